@@ -1,0 +1,1 @@
+"""Data sets, how they are split among clients, and the federation that this makes."""
