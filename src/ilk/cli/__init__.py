@@ -1,0 +1,60 @@
+"""The command line. One sub-command a file; heavy imports happen inside the commands, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+
+from ilk.cli.arguments import with_experiment_options
+from ilk.errors import IlkError, Interrupted
+
+app = typer.Typer(
+    name="ilk",
+    help="Clustered federated learning: clients whose data are alike train one model together.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 2 the user can put it right, 130 stopped, 1 a bug."""
+    try:
+        _register()
+        app(args=None if arguments is None else list(arguments))
+    except Interrupted as stopped:
+        _complain(str(stopped), 130)
+    except IlkError as error:
+        _complain(f"Error: {error}", 2)
+    except Exception as error:
+        if os.environ.get("ILK_DEBUG"):
+            raise
+        _complain(
+            f"This is a mistake in ilk, not in what you did: {type(error).__name__}: {error}\n"
+            "Run it again with ILK_DEBUG=1 in the environment and report what it prints.",
+            1,
+        )
+
+
+def _register() -> None:
+    if app.registered_commands:
+        return
+    from ilk.cli import compare, data, demo, methods, run
+
+    app.command("run", help="Run a method.")(with_experiment_options(run.run))
+    app.command("compare", help="Run several methods on the same federation, side by side.")(
+        with_experiment_options(compare.compare)
+    )
+    app.command("demo", help="The library at work, on data that it brings along.")(demo.demo)
+    app.command("methods", help="Every method, its options and their defaults.")(methods.methods)
+    app.add_typer(data.app, name="data")
+
+
+def _complain(text: str, code: int) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(text, markup=False)
+    sys.exit(code)

@@ -1,0 +1,5 @@
+"""``python -m ilk.cli``."""
+
+from ilk.cli import main
+
+main()

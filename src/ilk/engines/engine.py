@@ -1,0 +1,73 @@
+"""What every engine does: carry a task to the clients and bring their answers back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ilk.client import Message, Setting
+from ilk.server import Answer
+from ilk.tasks.task import Task
+
+Memory = dict[str, NDArray[Any]]
+
+
+class Engine(Protocol):
+    """Where the clients are. The same run ends in the same bits on every engine."""
+
+    name: str
+    memories: list[Memory]  # what each client remembers
+
+    def open(self, setting: Setting) -> None:
+        """Make ready for a run: clients that remember nothing yet."""
+        ...
+
+    def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterator[Answer]:
+        """Put the task to these clients and yield the answers as they come."""
+        ...
+
+    def accept(self, answers: Sequence[Answer]) -> None:
+        """Let the clients keep what they wanted to remember."""
+        ...
+
+    def close(self) -> None:
+        """Let go of processes and memory."""
+        ...
+
+
+class Remembering:
+    """The clients' memories, for engines whose clients live on this machine."""
+
+    memories: list[Memory]
+
+    def accept(self, answers: Sequence[Answer]) -> None:
+        """Let the clients keep what they wanted to remember."""
+        for answer in answers:
+            self.memories[answer.client] = {**self.memories[answer.client], **answer.kept}
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, and leave PyTorch's random state as it was.
+
+    Small networks run slower on two threads than on one, and the same sums must come out in the same bits wherever a
+    client is.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        torch.set_num_threads(threads)

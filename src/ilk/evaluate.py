@@ -1,0 +1,68 @@
+"""What each client would have from a method now, under a named protocol; and who shares a model with whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from ilk.engines.engine import Engine
+from ilk.method import Method, State
+from ilk.tasks import Evaluate, Protocol
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of every client, and the cluster that each is in: clients that are served the same model."""
+
+    accuracy: Numbers
+    f1: Numbers
+    loss: Numbers
+    cluster: NDArray[np.int64]
+
+    def summary(self, groups: NDArray[np.int64] | None) -> dict[str, Any]:
+        """Return the numbers over clients that a history row holds."""
+        return {
+            "accuracy": float(self.accuracy.mean()),
+            "accuracy_std": float(self.accuracy.std()),
+            "accuracy_p10": float(np.percentile(self.accuracy, 10)),
+            "accuracy_worst": float(self.accuracy.min()),
+            "f1": float(self.f1.mean()),
+            "loss": float(self.loss.mean()),
+            "clusters": len(np.unique(self.cluster)),
+            "ari": None if groups is None else float(adjusted_rand_score(groups, self.cluster)),
+        }
+
+
+def evaluate(engine: Engine, method: Method, state: State, protocol: Protocol, round: int) -> Evaluation:
+    """Measure every client. This is the experimenter's look from outside: nothing of it enters the ledger."""
+    clients = range(len(engine.memories))
+    send = method.message(state)
+    answers = engine.ask(Evaluate(method.training, protocol), {k: send(k) for k in clients}, round)
+    came = {answer.client: answer.message for answer in answers}
+
+    def column(kind: str) -> Numbers:
+        return np.array([came[k][kind] if k in came else np.nan for k in clients], dtype=np.float64)
+
+    return Evaluation(
+        accuracy=column("accuracy"),
+        f1=column("f1"),
+        loss=column("loss"),
+        cluster=_clusters(method, state, column("chosen")),
+    )
+
+
+def _clusters(method: Method, state: State, chosen: Numbers) -> NDArray[np.int64]:
+    """Number the clusters by their first member. A client that uses a model of its own is a cluster of its own."""
+    uses: dict[tuple[str, int], int] = {}
+    clusters = np.empty(len(chosen), dtype=np.int64)
+    for k, which in enumerate(chosen):
+        own = not which >= 0
+        model = ("own", k) if own else ("row", list(method.serves(state, k))[int(which)])
+        clusters[k] = uses.setdefault(model, len(uses))
+    return clusters

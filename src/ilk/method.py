@@ -1,0 +1,80 @@
+"""The contract of a method: the server's side of a conversation with the clients, and nothing else.
+
+A method is a frozen set of options with four things to say::
+
+    start(server) -> state              before the first round
+    round(server, state, cohort) -> state
+    serves(state, client) -> rows       which of the state's models this client is sent when it is asked
+    training                            what a client is asked to do in a round
+
+`round` asks with ``server.ask(self.training, cohort, ...)`` and averages what came. Whoever does not answer is simply
+not among the answers; when nobody does, the round is void. `serves` and `training` also tell the evaluation which model a
+client would use, so that what is measured is what is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ilk.client import Message
+from ilk.options import options
+from ilk.server import Server
+from ilk.tasks import Fit, LocalSGD
+from ilk.tasks.task import Training
+
+__all__ = ["Cohort", "Message", "Method", "Server", "State"]
+
+Cohort = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a method remembers between rounds: arrays and plain values only, so that any round can be saved."""
+
+    models: NDArray[np.float32]  # one row a model that the server holds
+
+
+S = TypeVar("S", bound=State)
+
+
+@options
+class Method:
+    """Base of all methods. Options are fields; the docstring's first line is the method's description."""
+
+    local: LocalSGD = LocalSGD()
+
+    name: ClassVar[str] = ""
+    paper: ClassVar[str] = ""
+    needs_auxiliary: ClassVar[bool] = False  # the server must own data to compare models on
+
+    def start(self, server: Server) -> State:
+        """Return the state before the first round: by default one model for all."""
+        return State(models=server.initial_model[None])
+
+    def round(self, server: Server, state: State, cohort: Cohort) -> State:
+        """Ask the cohort, think, and return the new state."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what happens in a round")
+
+    def serves(self, state: State, client: int) -> Sequence[int]:
+        """Return the rows of ``state.models`` that this client is sent; by default all. It chooses among several."""
+        return range(len(state.models))
+
+    @property
+    def training(self) -> Training:
+        """What a client is asked to do in a round."""
+        return Fit(self.local)
+
+    def message(self, state: State) -> Callable[[int], Message]:
+        """Return what each client is sent when it is asked to train: the models that it is served."""
+
+        def send(client: int) -> Message:
+            rows = list(self.serves(state, client))
+            everything = rows == list(range(len(state.models)))
+            return {"models": state.models if everything else state.models[rows]} if rows else {}
+
+        return send

@@ -1,0 +1,99 @@
+"""A model as one flat float32 vector.
+
+Averaging is a weighted sum of vectors, the bytes on the wire are the bytes of the vector, and the optimiser steps on one
+tensor. A module's parameters are views into that vector, so nothing is copied between the two.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+Vector = NDArray[np.float32]
+
+
+class Net:
+    """A module whose trainable parameters, then buffers, lie in one vector: ``[parameters | buffers]``.
+
+    Buffers (BatchNorm's running statistics) travel with the model, because the receiver needs them; gradients exist for
+    the first `trainable` entries only. Integer buffers (BatchNorm's counter) are carried as floats.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        parameters = [p for p in module.parameters() if p.requires_grad]
+        frozen = [p for p in module.parameters() if not p.requires_grad]
+        buffers = [b for b in module.buffers() if b.numel()]
+        tensors: list[Tensor] = [*parameters, *frozen, *(b for b in buffers if b.is_floating_point())]
+        if any(t.dtype != torch.float32 for t in tensors):
+            raise TypeError("a model's parameters and floating-point buffers must be float32")
+        self._counters = [b for b in buffers if not b.is_floating_point()]
+        self.trainable = sum(p.numel() for p in parameters)
+        viewed = sum(t.numel() for t in tensors)
+        self.vector = torch.zeros(viewed + sum(b.numel() for b in self._counters))
+        self.gradient = torch.zeros(self.trainable)
+        start = 0
+        for tensor in tensors:
+            stop = start + tensor.numel()
+            self.vector[start:stop] = tensor.detach().reshape(-1)
+            tensor.data = self.vector[start:stop].view(tensor.shape)
+            if stop <= self.trainable:
+                tensor.grad = self.gradient[start:stop].view(tensor.shape)
+            start = stop
+        self._viewed = viewed
+
+    @property
+    def weights(self) -> Tensor:
+        """The trainable part of the vector; changing it changes the module."""
+        return self.vector[: self.trainable]
+
+    def load(self, vector: Vector) -> None:
+        """Make the module the model that `vector` describes."""
+        if vector.shape != self.vector.shape:
+            raise ValueError(f"a model of {vector.size} floats was given to a network of {self.vector.numel()}")
+        self.vector.numpy()[:] = vector
+        start = self._viewed
+        for counter in self._counters:
+            stop = start + counter.numel()
+            counter.copy_(self.vector[start:stop].view(counter.shape))
+            start = stop
+
+    def read(self) -> Vector:
+        """Return a copy of the model as it is now."""
+        if self._counters:
+            self.vector[self._viewed :] = torch.cat([c.reshape(-1).float() for c in self._counters])
+        return self.vector.numpy().copy()
+
+
+def average(models: NDArray[np.float32], weights: ArrayLike) -> NDArray[np.float32]:
+    """Return one weighted mean of `models` (m x P) for each row of `weights` (k x m, or m for one row).
+
+    Rows need not sum to 1. A row is summed model by model in double precision, so that its bits depend on its own
+    members only: a cluster that holds everybody is the same model as the mean over everybody.
+    """
+    rows = np.atleast_2d(np.asarray(weights, dtype=np.float64))
+    if rows.shape[1] != len(models):
+        raise ValueError(f"{len(models)} models, but weights for {rows.shape[1]}")
+    if (rows < 0).any() or not (rows.sum(axis=1) > 0).all():
+        raise ValueError("every row of weights must be non-negative with a positive sum")
+    means = np.empty((len(rows), models.shape[1]), dtype=np.float32)
+    for mean, row in zip(means, rows / rows.sum(axis=1, keepdims=True), strict=True):
+        total = np.zeros(models.shape[1])
+        for k in np.flatnonzero(row):
+            total += row[k] * models[k].astype(np.float64)
+        mean[:] = total
+    return means
+
+
+def digest(arrays: Iterable[NDArray[np.generic]]) -> str:
+    """SHA-256 over arrays: their types, shapes and bytes, in the order given."""
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(f"{array.dtype.str}{array.shape}".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()

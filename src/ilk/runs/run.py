@@ -1,0 +1,340 @@
+"""Run one method on one federation with one seed."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ilk import models
+from ilk.client import Setting
+from ilk.data.federation import Federation
+from ilk.engines import Engine, cores, make_engine, one_thread
+from ilk.errors import IlkError, Interrupted
+from ilk.evaluate import Evaluation, evaluate
+from ilk.ledger import Entry, Ledger
+from ilk.method import Cohort, Method, State
+from ilk.options import plain
+from ilk.params import digest
+from ilk.randomness import stream
+from ilk.runs.folder import HISTORY, LEDGER, PARTITION, RUN, RunFolder, read_json, read_lines
+from ilk.runs.history import History, Row
+from ilk.runs.plan import Plan
+from ilk.server import NobodyAnswered, Server
+
+Listener = Callable[[Row], None]
+
+
+@dataclass
+class Run:
+    """A run, finished or as far as it got: its history, its ledger, and what it ended with."""
+
+    record: Mapping[str, Any]
+    history: History = field(default_factory=History)
+    ledger: Ledger = field(default_factory=Ledger)
+    folder: Path | None = None
+    state: State | None = None
+    memories: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """Read a run's folder; the state stays on disk."""
+        folder = Path(folder)
+        entries = [Entry(**{**line, "clients": tuple(line["clients"])}) for line in read_lines(folder / LEDGER)]
+        return cls(read_json(folder / RUN), History(read_lines(folder / HISTORY)), Ledger(entries), folder)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What was asked for."""
+        config: Mapping[str, Any] = self.record["config"]
+        return config
+
+    @property
+    def ids(self) -> list[str]:
+        """The clients' names."""
+        ids: list[str] = self.record["federation"]["ids"]
+        return ids
+
+    @property
+    def last(self) -> Row:
+        """The last row that was evaluated."""
+        for row in reversed(self.history.rows):
+            if "accuracy" in row:
+                return row
+        raise IlkError("This run has no finished round yet.")
+
+    @property
+    def accuracy(self) -> float:
+        """Mean accuracy over all clients after the last round, 0 to 1, under the run's protocol."""
+        return float(self.last["accuracy"])
+
+    @property
+    def accuracy_by_client(self) -> dict[str, float]:
+        """Accuracy of each client after the last round."""
+        return dict(zip(self.ids, self.last["accuracy_by_client"], strict=True))
+
+    @property
+    def clusters(self) -> list[list[str]]:
+        """Who shares a model with whom after the last round."""
+        return together(self.ids, self.last["cluster_by_client"])
+
+    @property
+    def true_groups(self) -> list[list[str]] | None:
+        """The groups that the split planted, where it planted any."""
+        groups = self.record["federation"]["groups"]
+        return None if groups is None else together(self.ids, groups)
+
+    @cached_property
+    def model_digest(self) -> str:
+        """SHA-256 over the models that the server holds, then over what each client remembers."""
+        if self.state is None:
+            return str(read_json((self.folder or Path()) / "result.json")["model_digest"])
+        remembered = [memory[kind] for memory in self.memories for kind in sorted(memory)]
+        return digest([self.state.models, *remembered])
+
+    def result(self) -> dict[str, Any]:
+        """Return the final numbers as plain values: what ``--json`` prints."""
+        config = self.config
+        return {
+            "run": None if self.folder is None else str(self.folder),
+            "method": config["method"],
+            "options": config["options"],
+            "data": config["data"],
+            "split": config["split"],
+            "clients": len(self.ids),
+            "rounds": len(self.history),
+            "seed": config["seed"],
+            "engine": self.record["engine"],
+            "protocol": config["protocol"],
+            "test_policy": config["test_policy"],
+            "accuracy": self.accuracy,
+            "accuracy_by_client": self.accuracy_by_client,
+            "clusters": self.clusters,
+            "true_groups": self.true_groups,
+            "ari": self.last["ari"],
+            "bytes_up": self.ledger.total("up"),
+            "bytes_down": self.ledger.total("down"),
+            "paper_mb": self.ledger.paper_mb(len(self.ids)),
+            "seconds": sum(row["seconds"] for row in self.history),
+            "model_digest": self.model_digest,
+        }
+
+
+def run(
+    method: Method,
+    federation: Federation,
+    *,
+    plan: Plan | None = None,
+    engine: Engine | str = "auto",
+    workers: int | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    on_round: Listener | None = None,
+    asked: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Run:
+    """Run a method on a federation, and keep the run in folder `out` if one is given.
+
+    `settings` are the fields of `Plan` (rounds, cohort, seed, model, protocol, ...). With `resume` the run in `out` goes
+    on from its last whole round. `on_round` is called with every history row.
+    """
+    plan = plan or Plan(**settings)
+    if method.needs_auxiliary and not len(federation.partition.auxiliary):
+        raise IlkError(
+            f"{method.name} compares models on data that the server owns, and this federation has none. Hold some out of "
+            "training before the split (--auxiliary 100; auxiliary=100 in ilk.federation), or give your own "
+            "(auxiliary=x in ilk.from_arrays)."
+        )
+    carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
+    config = configuration(method, federation, plan)
+    folder = _folder(Path(out), config, federation, carrier.name, resume, asked) if out is not None else None
+    try:
+        with one_thread():
+            return _Running(method, federation, plan, carrier, config, folder, on_round).to_the_end()
+    finally:
+        if isinstance(engine, str):
+            carrier.close()
+        if folder:
+            folder.close()
+
+
+def configuration(method: Method, federation: Federation, plan: Plan) -> dict[str, Any]:
+    """Everything that decides what a run ends in; a run is resumed only under the same."""
+    partition = federation.partition
+    return {
+        "method": method.name,
+        "options": plain(method),
+        "data": partition.data,
+        "split": partition.split,
+        "clients": len(partition.shares),
+        "test_policy": partition.test_policy,
+        "auxiliary": len(partition.auxiliary),
+        "split_seed": partition.seed,
+        "federation": federation.fingerprint,
+        **plain(plan),
+        "model": models.choose(plan.model, federation.shape),
+    }
+
+
+def together(ids: list[str], labels: list[int]) -> list[list[str]]:
+    """Return who has the same label as whom, in the order of first members."""
+    groups: dict[int, list[str]] = {}
+    for client, label in zip(ids, labels, strict=True):
+        groups.setdefault(label, []).append(client)
+    return list(groups.values())
+
+
+def cohort_of(round: int, clients: int, cohort: int | float, seed: int) -> Cohort:
+    """Return who is asked in this round: a number of clients, or with a decimal point a fraction of them."""
+    size = max(int(cohort * clients + 1e-9), 1) if isinstance(cohort, float) else cohort
+    if size > clients:
+        raise IlkError(f"A cohort of {size} clients is more than the federation has ({clients}).")
+    return np.sort(stream(seed, "cohort", round).choice(clients, size, replace=False))
+
+
+def _folder(
+    out: Path,
+    config: dict[str, Any],
+    federation: Federation,
+    engine: str,
+    resume: bool,
+    asked: Mapping[str, Any] | None,
+) -> RunFolder:
+    if resume:
+        stored = read_json(out / RUN)["config"]
+        differing = sorted(key for key in {*stored, *config} if stored.get(key) != config.get(key))
+        if differing:
+            lines = "\n".join(f"  {key}: stored {stored.get(key)!r}, given {config.get(key)!r}" for key in differing)
+            raise IlkError(f"{out} was begun with another configuration:\n{lines}\nResume it as it was, or begin anew.")
+        return RunFolder(out)
+    folder = RunFolder.create(out, {**_record(config, federation, engine), "asked": asked})
+    federation.partition.save(out / PARTITION)
+    return folder
+
+
+def _record(config: dict[str, Any], federation: Federation, engine: str) -> dict[str, Any]:
+    groups = federation.groups
+    packages = ("ilk", "torch", "numpy", "scipy", "scikit-learn")
+    return {
+        "config": config,
+        "engine": engine,
+        "federation": {
+            "ids": list(federation.ids),
+            "sizes": federation.sizes.tolist(),
+            "groups": None if groups is None else groups.tolist(),
+            "origin": {name: source.origin for name, source in federation.sources.items()},
+        },
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "machine": {"system": platform.platform(), "processor": platform.processor(), "cores": cores()},
+        "command": sys.argv,
+        "begun": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+class _Running:
+    """A run while it runs."""
+
+    def __init__(
+        self,
+        method: Method,
+        federation: Federation,
+        plan: Plan,
+        engine: Engine,
+        config: dict[str, Any],
+        folder: RunFolder | None,
+        on_round: Listener | None,
+    ) -> None:
+        self.method, self.federation, self.plan, self.engine, self.folder = method, federation, plan, engine, folder
+        self.on_round = on_round or (lambda row: None)
+        setting = Setting(federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held")
+        self.engine.open(setting)
+        self.server = Server(setting, engine)
+        record = read_json(folder.path / RUN) if folder else _record(config, federation, engine.name)
+        self.run = Run(record, folder=folder.path if folder else None)
+
+    def to_the_end(self) -> Run:
+        """Play all rounds that are still to be played."""
+        done = -1
+        try:
+            state, done = self._begin()
+            for round in range(done + 1, self.plan.rounds + 1):
+                state = self._round(round, state)
+                done = round
+        except KeyboardInterrupt:
+            raise Interrupted(self._how_to_go_on(done)) from None
+        self.run.state, self.run.memories = state, self.engine.memories
+        if self.folder:
+            self.folder.finish(self.run.result())
+        return self.run
+
+    def _begin(self) -> tuple[State, int]:
+        restored = self.folder.restore(self.method) if self.folder else None
+        if restored and self.folder:
+            self.engine.memories = restored.memories
+            kept = Run.load(self.folder.path)
+            self.run.history = kept.history
+            self.run.ledger = self.server.ledger = kept.ledger
+            for row in self.run.history:
+                self.on_round(row)
+            return restored.state, restored.round
+        self.run.ledger = self.server.ledger
+        try:
+            state = self.method.start(self.server)
+        except NobodyAnswered:
+            raise IlkError(
+                f"No client answered when {self.method.name} began; there is nothing to begin with."
+            ) from None
+        if self.folder:
+            self.folder.commit(None, self.server.ledger.entries, state, self.engine.memories, 0)
+        return state, 0
+
+    def _round(self, round: int, state: State) -> State:
+        began = time.perf_counter()
+        before = len(self.server.ledger.entries)
+        self.server.round = round
+        cohort = cohort_of(round, len(self.federation.ids), self.plan.cohort, self.plan.seed)
+        with suppress(NobodyAnswered):  # then the round is void, and the state stays
+            state = self.method.round(self.server, state, cohort)
+        trained = time.perf_counter()
+        row: dict[str, Any] = {"round": round, "cohort": len(cohort)}
+        if round % self.plan.eval_every == 0 or round == self.plan.rounds:
+            result = evaluate(self.engine, self.method, state, self.plan.protocol, round)
+            row |= self._measured(result)
+        row |= {
+            "bytes_up": self.server.ledger.total("up"),
+            "bytes_down": self.server.ledger.total("down"),
+            "round_seconds": trained - began,
+            "seconds": time.perf_counter() - began,
+        }
+        if self.folder:
+            self.folder.commit(row, self.server.ledger.entries[before:], state, self.engine.memories, round)
+        self.run.history.rows.append(row)
+        self.on_round(row)
+        return state
+
+    def _measured(self, result: Evaluation) -> dict[str, Any]:
+        return {
+            **result.summary(self.federation.groups),
+            "protocol": self.plan.protocol,
+            "accuracy_by_client": result.accuracy.tolist(),
+            "cluster_by_client": result.cluster.tolist(),
+        }
+
+    def _how_to_go_on(self, done: int) -> str:
+        if not self.folder:
+            return f"Stopped after round {max(done, 0)} of {self.plan.rounds}. Nothing was kept: the run has no folder."
+        return (
+            f"Stopped after round {max(done, 0)} of {self.plan.rounds}; what was done is kept. "
+            f"Go on with: ilk run --resume {self.folder.path}"
+        )

@@ -1,0 +1,142 @@
+"""What a method is handed: the server's side of the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ilk import models
+from ilk.client import Message, Place, Setting
+from ilk.errors import IlkError
+from ilk.ledger import Ledger
+from ilk.params import Vector
+from ilk.randomness import stream
+from ilk.tasks.score import predict
+from ilk.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one client sent, and what it wants to remember if the server accepts it."""
+
+    client: int
+    message: Message
+    kept: Message
+
+
+class Carrier(Protocol):
+    """The part of an engine that a server uses."""
+
+    def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterable[Answer]:
+        """Put the task to these clients, each with its message; return the answers that came."""
+        ...
+
+    def accept(self, answers: Sequence[Answer]) -> None:
+        """Let the clients keep what they wanted to remember."""
+        ...
+
+
+class NobodyAnswered(Exception):
+    """No client answered an `ask`: the round is void and the state stays as it was. Methods need not care."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers that came, in the order of the clients asked."""
+
+    clients: NDArray[np.int64]
+    sizes: NDArray[np.int64]  # training samples of these clients
+    messages: tuple[Message, ...]
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def __getitem__(self, kind: str) -> NDArray[Any]:
+        """Return one kind of content, a row for each client that answered."""
+        return np.stack([message[kind] for message in self.messages])
+
+    @property
+    def models(self) -> NDArray[np.float32]:
+        """The models that were sent, a row for each client that answered."""
+        return self["model"]
+
+
+@dataclass
+class Server:
+    """Asks clients, counts what crosses, and knows what a server may know."""
+
+    setting: Setting
+    carrier: Carrier
+    ledger: Ledger = field(default_factory=Ledger)
+    round: int = 0
+    _place: Place | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Names of all clients; everywhere else a client is its position in here."""
+        return self.setting.federation.ids
+
+    @property
+    def everyone(self) -> NDArray[np.int64]:
+        """All clients."""
+        return np.arange(len(self.ids))
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Training samples of each client, as they state on joining."""
+        return self.setting.federation.sizes
+
+    @property
+    def initial_model(self) -> Vector:
+        """The model that everybody starts from."""
+        return self.place.initial_model
+
+    def initial_models(self, count: int) -> NDArray[np.float32]:
+        """Return different initial models; the first is `initial_model`."""
+        federation, setting = self.setting.federation, self.setting
+        make = (
+            models.initial_model(setting.model, federation.shape, federation.classes, setting.seed, which)
+            for which in range(count)
+        )
+        return np.stack(list(make))
+
+    def stream(self, purpose: str) -> np.random.Generator:
+        """The server's random stream for this purpose and round."""
+        return stream(self.setting.seed, purpose, self.round)
+
+    def ask(self, task: Task, clients: NDArray[np.int64], send: Message | Callable[[int], Message]) -> Answers:
+        """Put a task to clients, with one message for all or a message for each; return the answers that came."""
+        messages = {int(k): send(int(k)) if callable(send) else send for k in clients}
+        self.ledger.count(self.round, "down", messages)
+        came = {answer.client: answer for answer in self.carrier.ask(task, messages, self.round)}
+        answers = [came[k] for k in messages if k in came]
+        self.ledger.count(self.round, "up", {answer.client: answer.message for answer in answers})
+        self.carrier.accept(answers)
+        if not answers:
+            raise NobodyAnswered
+        who = np.array([answer.client for answer in answers], dtype=np.int64)
+        return Answers(who, self.sizes[who], tuple(answer.message for answer in answers))
+
+    def predict(self, models: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return the class that each model gives to each of the server's own (auxiliary) samples."""
+        x = self.setting.federation.read_auxiliary()
+        if not len(x):
+            raise IlkError(
+                "This method compares models on data that the server owns, and this federation has none. Hold some out "
+                "of training before the split (--auxiliary 100, or auxiliary=100 in ilk.federation), or give your own "
+                "(auxiliary=x in ilk.from_arrays)."
+            )
+        inputs = torch.from_numpy(x)
+        return np.stack([predict(self.place.net, model, inputs) for model in models])
+
+    @property
+    def place(self) -> Place:
+        """The server's own network, made when it is first needed."""
+        if self._place is None:
+            self._place = Place(self.setting)
+        return self._place

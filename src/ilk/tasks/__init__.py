@@ -1,0 +1,10 @@
+"""What a client can be asked. A task is a frozen dataclass with ``answer(client, message) -> message``."""
+
+from ilk.tasks.evaluate import Evaluate, Protocol
+from ilk.tasks.fit import Fit, FitOwn
+from ilk.tasks.sgd import LocalSGD
+
+# SIGN
+from ilk.tasks.task import Task
+
+__all__ = ["Evaluate", "Fit", "FitOwn", "LocalSGD", "Protocol", "Task"]

@@ -1,0 +1,71 @@
+"""Measure what a client would have from a method, under a named protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from ilk.client import Client, Message
+from ilk.params import Vector
+from ilk.tasks.score import Score, score
+from ilk.tasks.task import Training
+
+Protocol = Literal["served", "after-local", "last-held", "global"]
+
+MEANING: dict[Protocol, str] = {
+    "served": "the model that the server would send each client now, on that client's own test data",
+    "after-local": "the same after one more local training, which is then thrown away",
+    "last-held": "the model of each client's own last training (the initial one if it never trained), on its test data",
+    "global": "the model that the server would send each client now, on the test set that belongs to nobody",
+}
+
+POLICY: dict[str, str] = {
+    "own": "test samples drawn in each client's own class proportions",
+    "label-set": "all test samples of every label that the client trains on",
+    "holdout": "30 % of each client's own samples, held out",
+    "given": "what each client brought",
+}
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Test the model that `protocol` names. `training` knows which model a client starts from, and how it trains."""
+
+    training: Training
+    protocol: Protocol
+
+    def answer(self, client: Client, message: Message) -> Message:
+        """Return the scores, and which of the received models the client uses (-1: its own)."""
+        begun, chosen = self.training.begin(client, message)
+        model = self._measured(client, message, begun)
+        result = self._on_global_test(client, model) if self.protocol == "global" else self._on_own_test(client, model)
+        return {
+            "accuracy": np.array(result.accuracy),
+            "f1": np.array(result.f1),
+            "loss": np.array(result.loss),
+            "chosen": np.array(chosen),
+        }
+
+    def _measured(self, client: Client, message: Message, begun: Vector) -> Vector:
+        if self.protocol == "last-held":
+            return client.memory.get("model", client.initial_model)
+        if self.protocol == "after-local":
+            trained = self.training.answer(client, message)
+            return trained["model"] if "model" in trained else client.kept["model"]
+        return begun
+
+    def _on_own_test(self, client: Client, model: Vector) -> Score:
+        return score(client.net, model, *client.data("test"))
+
+    def _on_global_test(self, client: Client, model: Vector) -> Score:
+        """Clients that share a model share this score: it is computed once at each place."""
+
+        def compute() -> Score:
+            x, y = client.place.setting.federation.read_test()
+            return score(client.net, model, torch.from_numpy(x), torch.from_numpy(y))
+
+        result: Score = client.once(("global test", model.tobytes()), compute)
+        return result

@@ -1,0 +1,82 @@
+"""Local training: plain SGD with momentum, on one flat vector.
+
+Everything that methods add to a client's optimiser is one of two terms of the gradient g of the batch loss::
+
+    g <- g + weight_decay theta + proximal (theta - theta_received) + shift
+    v <- momentum v + g
+    theta <- theta - lr v
+
+The momentum v starts at zero each round; samples are shuffled each epoch and the last, smaller batch is used.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ilk.client import Client
+from ilk.errors import IlkError
+from ilk.options import options
+from ilk.params import Vector
+
+
+@options
+class LocalSGD:
+    """How a client trains when it is asked to. The defaults are those of the PACFL and FLIS experiments."""
+
+    epochs: Annotated[int, Field(ge=1)] = 10
+    batch_size: Annotated[int, Field(ge=1)] = 10
+    lr: Annotated[float, Field(gt=0)] = 0.01
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+
+    def train(self, client: Client, start: Vector, proximal: float = 0.0, shift: Vector | None = None) -> Vector:
+        """Train from `start` on the client's own samples and return the model reached."""
+        x, y = client.data("train")
+        order = client.stream("batches")
+        client.seed_torch("fit")
+        net = client.net
+        net.load(start)
+        net.module.train()
+        theta, gradient = net.weights, net.gradient
+        received = theta.clone() if proximal else theta
+        push = None if shift is None else torch.tensor(shift)
+        velocity = torch.zeros_like(theta)
+        for _ in range(self.epochs):
+            shuffled = torch.from_numpy(order.permutation(len(y)))
+            total = torch.zeros(())
+            for inputs, labels in zip(
+                torch.split(x[shuffled], self.batch_size), torch.split(y[shuffled], self.batch_size), strict=True
+            ):
+                gradient.zero_()
+                loss = cross_entropy(net.module(inputs), labels)
+                loss.backward()  # type: ignore[no-untyped-call]  # PyTorch leaves backward without types
+                total += loss.detach()
+                with torch.no_grad():
+                    if self.weight_decay:
+                        gradient.add_(theta, alpha=self.weight_decay)
+                    if proximal:
+                        gradient.add_(theta - received, alpha=proximal)
+                    if push is not None:
+                        gradient.add_(push)
+                    velocity.mul_(self.momentum).add_(gradient)
+                    theta.add_(velocity, alpha=-self.lr)
+            self._check(client, total)
+        return net.read()
+
+    def steps(self, samples: int) -> int:
+        """How many SGD steps one fit takes on this many samples."""
+        return self.epochs * int(np.ceil(samples / self.batch_size))
+
+    def _check(self, client: Client, loss: Tensor) -> None:
+        if not (torch.isfinite(loss) and torch.isfinite(client.net.vector).all()):
+            raise IlkError(
+                f"Round {client.round}: the training of client '{client.id}' diverged (its loss or its model is no "
+                f"longer a finite number; learning rate {self.lr}, momentum {self.momentum}). Use a smaller --lr, and "
+                "look whether this client's inputs are scaled like everybody else's."
+            )

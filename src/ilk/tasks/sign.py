@@ -1,0 +1,1 @@
+"""PACFL's data signature."""
