@@ -74,6 +74,10 @@ class Client:
         x, y = self.place.setting.federation.read(self.index, part)
         return torch.from_numpy(x), torch.from_numpy(y)
 
+    def raw(self, part: Part) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The client's own samples as they were recorded, images from 0 to 1; and their labels."""
+        return self.place.setting.federation.read(self.index, part, normalised=False)
+
     def stream(self, purpose: str) -> np.random.Generator:
         """The random stream of this purpose, round and client."""
         return stream(self.place.setting.seed, purpose, self.round, self.id)

@@ -39,7 +39,7 @@ class Evaluation:
         }
 
 
-def evaluate(engine: Engine, method: Method, state: State, protocol: Protocol, round: int) -> Evaluation:
+def evaluate(engine: Engine, method: Method[Any], state: State, protocol: Protocol, round: int) -> Evaluation:
     """Measure every client. This is the experimenter's look from outside: nothing of it enters the ledger."""
     clients = range(len(engine.memories))
     send = method.message(state)
@@ -57,7 +57,7 @@ def evaluate(engine: Engine, method: Method, state: State, protocol: Protocol, r
     )
 
 
-def _clusters(method: Method, state: State, chosen: Numbers) -> NDArray[np.int64]:
+def _clusters(method: Method[Any], state: State, chosen: Numbers) -> NDArray[np.int64]:
     """Number the clusters by their first member. A client that uses a model of its own is a cluster of its own."""
     uses: dict[tuple[str, int], int] = {}
     clusters = np.empty(len(chosen), dtype=np.int64)

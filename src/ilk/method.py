@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=State)
 
 
 @options
-class Method:
+class Method(Generic[S]):
     """Base of all methods. Options are fields; the docstring's first line is the method's description."""
 
     local: LocalSGD = LocalSGD()
@@ -52,15 +52,15 @@ class Method:
     paper: ClassVar[str] = ""
     needs_auxiliary: ClassVar[bool] = False  # the server must own data to compare models on
 
-    def start(self, server: Server) -> State:
+    def start(self, server: Server) -> S:
         """Return the state before the first round: by default one model for all."""
-        return State(models=server.initial_model[None])
+        return cast(S, State(models=server.initial_model[None]))
 
-    def round(self, server: Server, state: State, cohort: Cohort) -> State:
+    def round(self, server: Server, state: S, cohort: Cohort) -> S:
         """Ask the cohort, think, and return the new state."""
         raise NotImplementedError(f"{type(self).__name__} does not say what happens in a round")
 
-    def serves(self, state: State, client: int) -> Sequence[int]:
+    def serves(self, state: S, client: int) -> Sequence[int]:
         """Return the rows of ``state.models`` that this client is sent; by default all. It chooses among several."""
         return range(len(state.models))
 
@@ -69,7 +69,7 @@ class Method:
         """What a client is asked to do in a round."""
         return Fit(self.local)
 
-    def message(self, state: State) -> Callable[[int], Message]:
+    def message(self, state: S) -> Callable[[int], Message]:
         """Return what each client is sent when it is asked to train: the models that it is served."""
 
         def send(client: int) -> Message:

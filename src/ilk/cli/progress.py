@@ -15,7 +15,7 @@ Listener = Callable[[Mapping[str, Any]], None]
 
 
 @contextmanager
-def watching(rounds: int, several_seeds: bool) -> Iterator[Callable[[Method, int], Listener]]:
+def watching(rounds: int, several_seeds: bool) -> Iterator[Callable[[Method[Any], int], Listener]]:
     """Yield what gives each run its listener."""
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -33,7 +33,7 @@ def watching(rounds: int, several_seeds: bool) -> Iterator[Callable[[Method, int
     )
     with Progress(*columns, console=console, transient=False) as progress:
 
-        def watch(method: Method, seed: int) -> Listener:
+        def watch(method: Method[Any], seed: int) -> Listener:
             name = f"{method.name} seed {seed}" if several_seeds else method.name
             task = progress.add_task(name, total=rounds, state="getting ready")
             known: dict[str, Any] = {}

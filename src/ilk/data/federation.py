@@ -70,17 +70,17 @@ class Federation:
         total.update(np.asarray(self.partition.auxiliary, np.int64).tobytes())
         return total.hexdigest()
 
-    def read(self, client: int, part: Part) -> Samples:
-        """Return one client's samples as its network sees them."""
+    def read(self, client: int, part: Part, normalised: bool = True) -> Samples:
+        """Return one client's samples as its network sees them; not `normalised`: images from 0 to 1."""
         share = self.partition.shares[client]
-        source = self.sources[share.source]
+        split, positions = share.test_from if part == "test" else "train", share.train
         if part == "test":
-            return self._view(source, share.test_from, share.test, share)
-        if part == "train+validation":
-            return self._view(source, "train", np.concatenate([share.train, share.validation]), share)
-        if part == "validation" and len(share.validation):
-            return self._view(source, "train", share.validation, share)
-        return self._view(source, "train", share.train, share)  # too small for a validation part of its own
+            positions = share.test
+        elif part == "train+validation":
+            positions = np.concatenate([share.train, share.validation])
+        elif part == "validation" and len(share.validation):  # a very small client has none, and uses its train part
+            positions = share.validation
+        return self._view(self.sources[share.source], split, positions, share, normalised)
 
     def read_test(self) -> Samples:
         """Return the global test set: every source's own test split, with the labels of this federation."""
@@ -102,15 +102,17 @@ class Federation:
         x, _ = self._view(self.sources[name], "train", self.partition.auxiliary, Share.plain(name))
         return x
 
-    def _view(self, source: Dataset, split: str, positions: NDArray[np.int64], share: Share) -> Samples:
+    def _view(
+        self, source: Dataset, split: str, positions: NDArray[np.int64], share: Share, normalised: bool = True
+    ) -> Samples:
         images, labels = (source.x_train, source.y_train) if split == "train" else (source.x_test, source.y_test)
-        x = np.asarray(images[positions], dtype=np.float32)
+        x: NDArray[Any] = np.asarray(images[positions], dtype=np.float32)
         if x.ndim == 4:
             x = _fit_to(x, self.shape)
-        if source.mean:
-            axes = (1, len(source.mean)) + (1,) * (x.ndim - 2)
-            mean, std = (np.asarray(v, np.float32).reshape(axes[:1] + axes[1:]) for v in (source.mean, source.std))
-            x = (x / np.float32(source.scale) - mean) / std
+        x /= np.float32(source.scale)
+        if normalised and source.mean:
+            axes = (1, len(source.mean), *(1,) * (x.ndim - 2))
+            x = (x - np.reshape(source.mean, axes).astype(np.float32)) / np.reshape(source.std, axes).astype(np.float32)
         if share.turns:
             x = np.rot90(x, share.turns, axes=(2, 3))
         y = np.asarray(labels[positions], dtype=np.int64)

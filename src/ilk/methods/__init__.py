@@ -15,9 +15,9 @@ from ilk.options import make
 
 
 @cache
-def registry() -> Mapping[str, type[Method]]:
+def registry() -> Mapping[str, type[Method[Any]]]:
     """Return every method: those of this package, then those of other installed packages."""
-    found: dict[str, type[Method]] = {}
+    found: dict[str, type[Method[Any]]] = {}
     for module in pkgutil.iter_modules(__path__):
         content = vars(importlib.import_module(f"{__name__}.{module.name}")).values()
         for thing in content:
@@ -31,18 +31,18 @@ def registry() -> Mapping[str, type[Method]]:
     return dict(sorted(found.items()))
 
 
-def method_class(name: str) -> type[Method]:
+def method_class(name: str) -> type[Method[Any]]:
     """Return the method of this name."""
     if name not in registry():
         raise unknown("method", name, registry())
     return registry()[name]
 
 
-def make_method(name: str, options: Mapping[str, Any]) -> Method:
+def make_method(name: str, options: Mapping[str, Any]) -> Method[Any]:
     """Return the method of this name with these options; ``{"local": {"lr": 0.1}}`` for those of local training."""
     return make(method_class(name), options)
 
 
-def summary(cls: type[Method]) -> str:
+def summary(cls: type[Method[Any]]) -> str:
     """Return a method's one-line description."""
     return (cls.__doc__ or "").strip().splitlines()[0]

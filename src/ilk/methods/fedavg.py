@@ -19,7 +19,7 @@ from ilk.params import average
 
 
 @options
-class FedAvg(Method):
+class FedAvg(Method[State]):
     """One model for all: the mean of the clients' models, weighted by their samples."""
 
     name: ClassVar[str] = "fedavg"

@@ -28,7 +28,7 @@ from ilk.params import average
 
 
 @options
-class FLISDynamic(Method):
+class FLISDynamic(Method[State]):
     """Clusters formed anew each round by agreement of the models on the server's data; clients choose among all."""
 
     name: ClassVar[str] = "flis-dc"

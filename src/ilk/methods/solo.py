@@ -19,7 +19,7 @@ from ilk.tasks import FitOwn
 
 
 @options
-class Solo(Method):
+class Solo(Method[State]):
     """Every client trains alone; no server."""
 
     name: ClassVar[str] = "solo"

@@ -91,7 +91,7 @@ class Experiment:
             eval_every=self.eval_every,
         )
 
-    def make_methods(self) -> list[Method]:
+    def make_methods(self) -> list[Method[Any]]:
         """Return the methods with their options."""
         if not self.methods:
             raise IlkError("No method was given. `ilk methods` lists them.")
@@ -158,7 +158,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in values.items()}
 
 
-def folders(experiment: Experiment, out: Path) -> Iterator[tuple[int, Method, Path]]:
+def folders(experiment: Experiment, out: Path) -> Iterator[tuple[int, Method[Any], Path]]:
     """Yield every run of an experiment: its seed, its method and its folder. A single run lives in `out` itself."""
     methods, seeds = experiment.make_methods(), experiment.all_seeds
     single = len(methods) == len(seeds) == 1
@@ -172,7 +172,7 @@ def play(
     out: Path,
     engine: Engine,
     resume: bool = False,
-    watch: Callable[[Method, int], Callable[[Mapping[str, Any]], None]] = lambda method, seed: lambda row: None,
+    watch: Callable[[Method[Any], int], Callable[[Mapping[str, Any]], None]] = lambda method, seed: lambda row: None,
 ) -> list[Run]:
     """Play every run of an experiment, or with `resume` those that are not finished. `watch` gives a listener a run."""
     todo = list(folders(experiment, out))

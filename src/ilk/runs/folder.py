@@ -97,7 +97,7 @@ class RunFolder:
             )
             replace(self.path / CHECKPOINT, data)
 
-    def restore(self, method: Method) -> Checkpoint | None:
+    def restore(self, method: Method[Any]) -> Checkpoint | None:
         """Return the run as of its last whole round, and cut off what came after; None if there was none yet."""
         path = self.path / CHECKPOINT
         if not path.exists():
@@ -194,7 +194,7 @@ def _split(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, {name: value for name, value in values.items() if name not in arrays}
 
 
-def _read_checkpoint(path: Path, method: Method) -> tuple[Checkpoint, dict[str, int]]:
+def _read_checkpoint(path: Path, method: Method[Any]) -> tuple[Checkpoint, dict[str, int]]:
     try:
         with safe_open(path, "numpy") as file:
             about = json.loads(file.metadata()["ilk"])
@@ -210,5 +210,10 @@ def _read_checkpoint(path: Path, method: Method) -> tuple[Checkpoint, dict[str, 
         else:
             client, _, kind = rest.partition("/")
             memories[int(client)][kind] = array
-    state_type = get_type_hints(type(method).start)["return"]
-    return Checkpoint(about["round"], state_type(**values), memories), about["lengths"]
+    return Checkpoint(about["round"], state_type(method)(**values), memories), about["lengths"]
+
+
+def state_type(method: Method[Any]) -> type[State]:
+    """Return the class of a method's state: what its `start` says that it returns."""
+    returned = get_type_hints(type(method).start)["return"]
+    return returned if isinstance(returned, type) else State

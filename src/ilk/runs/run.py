@@ -132,7 +132,7 @@ class Run:
 
 
 def run(
-    method: Method,
+    method: Method[Any],
     federation: Federation,
     *,
     plan: Plan | None = None,
@@ -169,7 +169,7 @@ def run(
             folder.close()
 
 
-def configuration(method: Method, federation: Federation, plan: Plan) -> dict[str, Any]:
+def configuration(method: Method[Any], federation: Federation, plan: Plan) -> dict[str, Any]:
     """Everything that decides what a run ends in; a run is resumed only under the same."""
     partition = federation.partition
     return {
@@ -247,7 +247,7 @@ class _Running:
 
     def __init__(
         self,
-        method: Method,
+        method: Method[Any],
         federation: Federation,
         plan: Plan,
         engine: Engine,

@@ -3,8 +3,7 @@
 from ilk.tasks.evaluate import Evaluate, Protocol
 from ilk.tasks.fit import Fit, FitOwn
 from ilk.tasks.sgd import LocalSGD
-
-# SIGN
+from ilk.tasks.sign import Sign
 from ilk.tasks.task import Task
 
-__all__ = ["Evaluate", "Fit", "FitOwn", "LocalSGD", "Protocol", "Task"]
+__all__ = ["Evaluate", "Fit", "FitOwn", "LocalSGD", "Protocol", "Sign", "Task"]
