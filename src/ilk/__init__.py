@@ -1,6 +1,10 @@
 """Clustered federated learning: clients whose data are alike train one model together, without showing their data."""
 
+from typing import Any
+
+from ilk import methods
 from ilk.data.federation import Federation, federation, from_arrays, from_folder
+from ilk.engines import Inline, Workers
 from ilk.errors import IlkError
 from ilk.method import Cohort, Message, Method, Server, State
 from ilk.options import options
@@ -16,6 +20,7 @@ __all__ = [
     "FitOwn",
     "History",
     "IlkError",
+    "Inline",
     "LocalSGD",
     "Message",
     "Method",
@@ -23,9 +28,19 @@ __all__ = [
     "Run",
     "Server",
     "State",
+    "Workers",
     "federation",
     "from_arrays",
     "from_folder",
+    "methods",
     "options",
     "run",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Offer every registered method by the name of its class: ``ilk.PACFL(threshold=0.3)``."""
+    for method in methods.registry().values():
+        if method.__name__ == name:
+            return method
+    raise AttributeError(f"module 'ilk' has no attribute '{name}'")

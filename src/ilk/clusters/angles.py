@@ -22,14 +22,7 @@ def principal_angles(u: Array, v: Array) -> Array:
     Cosines are the singular values of Q_u' Q_v; small angles are lost in them, so they meet the sines, which are those
     of Q_v - Q_u Q_u' Q_v, in an arctangent.
     """
-    p, q = orthonormal(u), orthonormal(v)
-    if p.shape[1] < q.shape[1]:
-        p, q = q, p
-    inner = p.T @ q
-    cosines = np.linalg.svd(inner, compute_uv=False)
-    sines = np.linalg.svd(q - p @ inner, compute_uv=False)[::-1]
-    angles: Array = np.arctan2(np.clip(sines, 0, 1), np.clip(cosines, 0, 1))
-    return angles
+    return _angles(orthonormal(u), orthonormal(v))
 
 
 def orthonormal(u: Array) -> Array:
@@ -47,7 +40,7 @@ def overlap(rows: Sequence[Array], columns: Sequence[Array]) -> Array:
 def principal(rows: Sequence[Array], columns: Sequence[Array]) -> Array:
     """The smallest principal angle (PACFL, Eq. 2, as defined)."""
     p, q = [orthonormal(a) for a in rows], [orthonormal(b) for b in columns]
-    return np.array([[_smallest(a, b) for b in q] for a in p])
+    return np.degrees([[_angles(a, b).min(initial=np.pi / 2) for b in q] for a in p])
 
 
 def summed(rows: Sequence[Array], columns: Sequence[Array]) -> Array:
@@ -89,13 +82,15 @@ def distances(measure: Measure, signatures: Sequence[Array]) -> Array:
     return matrix
 
 
-def _smallest(p: Array, q: Array) -> float:
-    """The smallest principal angle of two orthonormal bases in degrees."""
-    if not p.shape[1] or not q.shape[1]:
-        return 90.0
-    left, cosines, right = np.linalg.svd(p.T @ q)
-    nearest_p, nearest_q = p @ left[:, 0], q @ right[0]
-    return float(np.degrees(np.arctan2(np.linalg.norm(nearest_q - nearest_p * cosines[0]), cosines[0])))
+def _angles(p: Array, q: Array) -> Array:
+    """Principal angles of two orthonormal bases."""
+    if p.shape[1] < q.shape[1]:
+        p, q = q, p
+    inner = p.T @ q
+    cosines = np.linalg.svd(inner, compute_uv=False)
+    sines = np.linalg.svd(q - p @ inner, compute_uv=False)[::-1]
+    angles: Array = np.arctan2(np.clip(sines, 0, 1), np.clip(cosines, 0, 1))
+    return angles
 
 
 def _unit(a: Array) -> Array:

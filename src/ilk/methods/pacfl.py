@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,11 @@ from ilk.clusters.angles import MEASURES, Measure
 from ilk.errors import IlkError
 from ilk.method import Cohort, Method, Server, State
 from ilk.options import options
-from ilk.params import Vector, average
+from ilk.params import average
 from ilk.server import Answers, NobodyAnswered
 from ilk.tasks import Sign
+
+APART = 1e12  # a distance that is never merged over
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,22 @@ class PACFL(Method[PACFLState]):
 
     def start(self, server: Server) -> PACFLState:
         """Collect signatures from everybody, once, and cluster those that came."""
-        answers = server.ask(self._sign, server.everyone, {})
-        signed = Signed.of(answers)
-        matrix = self._distances(signed, signed)
-        cluster = self._group(matrix, signed.noise)
-        state = _nobody(server, models=np.repeat(server.initial_model[None], cluster.max() + 1, axis=0))
-        return _enter(state, answers.clients, cluster, signed, matrix)
+        clients = len(server.everyone)
+        nobody = PACFLState(
+            models=np.empty((0, len(server.initial_model)), np.float32),
+            cluster=np.full(clients, -1),
+            signatures=np.zeros((clients, 0, 0), np.float32),
+            noise=np.full(clients, np.nan),
+            distance=np.full((clients, clients), np.nan),
+        )
+        return self._enter(server, nobody, server.ask(self._sign, server.everyone, {}))
 
     def round(self, server: Server, state: PACFLState, cohort: Cohort) -> PACFLState:
         """Let the cohort train the models of their clusters, and average within each cluster."""
-        state = self._welcome(server, state, cohort[state.cluster[cohort] < 0])
+        newcomers = cohort[state.cluster[cohort] < 0]
+        if len(newcomers):
+            with suppress(NobodyAnswered):
+                state = self._enter(server, state, server.ask(self._sign, newcomers, {}))
         trained = server.ask(self.training, cohort, self.message(state))
         models = state.models.copy()
         for z in np.unique(state.cluster[trained.clients]):
@@ -109,49 +117,40 @@ class PACFL(Method[PACFLState]):
     def _sign(self) -> Sign:
         return Sign(self.signature, self.vectors, self.distance, self.repeats)
 
-    def _welcome(self, server: Server, state: PACFLState, newcomers: Cohort) -> PACFLState:
-        """Let newcomers sign, and place each: in the nearest cluster if it is near enough, else in one of its own."""
-        if not len(newcomers):
-            return state
-        with suppress(NobodyAnswered):
-            answers = server.ask(self._sign, newcomers, {})
-            for client, signed in zip(answers.clients, Signed.of(answers).each(), strict=True):
-                state = self._place(state, client, signed, server.initial_model)
-        return state
-
-    def _place(self, state: PACFLState, client: int, signed: Signed, initial: Vector) -> PACFLState:
-        known = np.flatnonzero(state.cluster >= 0)
-        old = Signed.stored(state, known)
-        distance = self._distances(signed, old)
-        to_cluster = np.array([distance[0, state.cluster[known] == z].mean() for z in range(len(state.models))])
-        nearest = int(np.argmin(to_cluster))
-        must_join = self.clusters is not None or self.threshold == "gap"
-        if (
-            not must_join
-            and to_cluster[nearest] > self._limit(np.ones(1, np.int64), np.append(old.noise, signed.noise))[0]
-        ):
-            nearest = len(state.models)
-            state = replace(state, models=np.vstack([state.models, initial]))
-        matrix = np.hstack([distance, [[0.0]]])
-        return _enter(state, np.append(known, client), np.append(state.cluster[known], nearest), signed, matrix)
-
-    def _distances(self, rows: Signed, columns: Signed) -> NDArray[np.float64]:
-        """Return the distances between two groups of clients that have signed."""
-        matrix = MEASURES[self.distance](rows.signatures, columns.signatures)
+    def _enter(self, server: Server, state: PACFLState, answers: Answers) -> PACFLState:
+        """Enter clients that have just signed: in a cluster that is near enough, or in new ones. Nobody else moves."""
+        new, known = answers.clients, np.flatnonzero(state.cluster >= 0)
+        signatures = _padded(state.signatures, answers)
+        noise, distance = state.noise.copy(), state.distance.copy()
+        noise[new] = answers["noise"]
+        everyone = np.concatenate([known, new])
+        old_and_new = [_columns(signatures[k]) for k in everyone]
+        rows = MEASURES[self.distance](old_and_new[len(known) :], old_and_new)
         if self.distance == "overlap":
-            matrix = split_half.relative(matrix, rows.noise, columns.noise)
-        if rows is columns:
-            matrix = np.maximum(matrix, matrix.T)
-            np.fill_diagonal(matrix, 0.0)
-        return matrix
+            rows = split_half.relative(rows, noise[new], noise[everyone])
+        for k, row in zip(new, rows, strict=True):
+            distance[k, everyone] = distance[everyone, k] = row
+            distance[k, k] = 0.0
+        cluster = state.cluster.copy()
+        cluster[everyone] = self._group(distance[np.ix_(everyone, everyone)], noise[everyone], cluster[everyone])
+        opened = np.repeat(server.initial_model[None], cluster.max() + 1 - len(state.models), axis=0)
+        return PACFLState(np.concatenate([state.models, opened]), cluster, signatures, noise, distance)
 
-    def _group(self, distance: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.int64]:
-        merges = tree.tree(distance, self.linkage)
+    def _group(
+        self, distance: NDArray[np.float64], noise: NDArray[np.float64], cluster: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the cluster of each client. Those that are in one already (0 and up) stay together, and apart."""
+        settled = (cluster[:, None] >= 0) & (cluster >= 0)
+        held = np.where(settled, np.where(cluster[:, None] == cluster, 0.0, APART), distance)
+        merges, before = tree.tree(held, self.linkage), int(cluster.max()) + 1
         if self.clusters is not None:
-            return tree.cut_into(merges, self.clusters)
-        if self.threshold == "gap":
-            return tree.cut_at_gap(merges)
-        return tree.cut(merges, merges[:, 2] <= self._limit(tree.smaller_part(merges), noise))
+            found = tree.cut_into(merges, max(self.clusters, before))
+        elif self.threshold == "gap":
+            found = tree.cut_into(merges, before) if before else tree.cut_at_gap(merges)
+        else:
+            found = tree.cut(merges, merges[:, 2] <= self._limit(tree.smaller_part(merges), noise))
+        number = {found[k]: z for k, z in enumerate(cluster) if z >= 0}  # clusters keep their numbers
+        return np.array([number.setdefault(label, len(number)) for label in found])
 
     def _limit(self, smaller_part: NDArray[np.int64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return up to which distance two parts of the tree may join."""
@@ -162,53 +161,17 @@ class PACFL(Method[PACFLState]):
         return np.full(len(smaller_part), split_half.angle_threshold(noise))
 
 
-class Signed(NamedTuple):
-    """What some clients signed."""
-
-    signatures: Sequence[NDArray[np.float64]]
-    noise: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, answers: Answers) -> Signed:
-        """Return what was answered."""
-        return cls([m["signature"].astype(np.float64) for m in answers.messages], answers["noise"].astype(np.float64))
-
-    @classmethod
-    def stored(cls, state: PACFLState, clients: Cohort) -> Signed:
-        """Return what these clients signed earlier."""
-        padded = state.signatures[clients].astype(np.float64)
-        return cls([signature[:, signature.any(axis=0)] for signature in padded], state.noise[clients])
-
-    def each(self) -> list[Signed]:
-        """Return one for each client."""
-        return [Signed([one], self.noise[[i]]) for i, one in enumerate(self.signatures)]
+def _padded(known: NDArray[np.float32], answers: Answers) -> NDArray[np.float32]:
+    """Return all signatures in one array (clients x d x widest), the new ones entered."""
+    came = [message["signature"] for message in answers.messages]
+    d, width = np.max([known.shape[1:], *(signature.shape for signature in came)], axis=0)
+    padded = np.zeros((len(known), d, width), np.float32)
+    padded[:, : known.shape[1], : known.shape[2]] = known
+    for k, signature in zip(answers.clients, came, strict=True):
+        padded[k, :, : signature.shape[1]] = signature
+    return padded
 
 
-def _nobody(server: Server, models: NDArray[np.float32]) -> PACFLState:
-    """Return a state in which nobody has signed."""
-    clients = len(server.everyone)
-    return PACFLState(
-        models=models,
-        cluster=np.full(clients, -1),
-        signatures=np.zeros((clients, 0, 0), np.float32),
-        noise=np.full(clients, np.nan),
-        distance=np.full((clients, clients), np.nan),
-    )
-
-
-def _enter(
-    state: PACFLState, clients: Cohort, cluster: NDArray[np.int64], signed: Signed, matrix: NDArray[np.float64]
-) -> PACFLState:
-    """Enter clusters of `clients`; the last of them are those that `signed`, `matrix` their distances to all of these."""
-    new = clients[len(clients) - len(signed.signatures) :]
-    membership, noise, distance = state.cluster.copy(), state.noise.copy(), state.distance.copy()
-    membership[clients], noise[new] = cluster, signed.noise
-    distance[np.ix_(new, clients)] = matrix
-    distance[np.ix_(clients, new)] = matrix.T
-    rows = max(state.signatures.shape[1], *(len(one) for one in signed.signatures))
-    width = max(state.signatures.shape[2], *(one.shape[1] for one in signed.signatures))
-    signatures = np.zeros((len(membership), rows, width), np.float32)
-    signatures[:, : state.signatures.shape[1], : state.signatures.shape[2]] = state.signatures
-    for k, one in zip(new, signed.signatures, strict=True):
-        signatures[k, : one.shape[0], : one.shape[1]] = one
-    return replace(state, cluster=membership, noise=noise, distance=distance, signatures=signatures)
+def _columns(padded: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return a signature without the zero columns that fill it up."""
+    return padded[:, padded.any(axis=0)].astype(np.float64)

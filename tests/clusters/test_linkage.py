@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.cluster import hierarchy
+from scipy.spatial.distance import squareform
+
+from ilk.clusters import linkage as tree
+
+# Points 0 and 1 merge at 2. To 2 they lie 4 and 6 away: mean 5. To 3 they lie 8 and 8, and 2 lies 20 from 3.
+# {0,1,2} to 3: UPGMA weighs members, (8 + 8 + 20) / 3 = 12; WPGMA weighs the two parts, ((8 + 8) / 2 + 20) / 2 = 14.
+FOUR = np.array([[0, 2, 4, 8], [2, 0, 6, 8], [4, 6, 0, 20], [8, 8, 20, 0]], dtype=float)
+HEIGHTS = {"upgma": [2, 5, 12], "wpgma": [2, 5, 14], "single": [2, 4, 8], "complete": [2, 6, 20]}
+
+
+@pytest.mark.parametrize(("linkage", "heights"), HEIGHTS.items())
+def test_heights_worked_out_by_hand(linkage, heights):
+    np.testing.assert_allclose(tree.tree(FOUR, linkage)[:, 2], heights)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 25), st.sampled_from(list(tree.SCIPY)), st.floats(0, 2))
+def test_cuts_agree_with_scipy(seed, count, linkage, threshold):
+    points = np.random.default_rng(seed).random((count, 2))
+    distance = np.linalg.norm(points[:, None] - points, axis=2)
+    merges = tree.tree(distance, linkage)
+    theirs = hierarchy.linkage(squareform(distance, checks=False), tree.SCIPY[linkage])
+    at = hierarchy.fcluster(theirs, threshold, "distance")
+    assert (tree.cut_at(merges, threshold) == tree.by_first_member(at)).all()
+    into = hierarchy.fcluster(theirs, 3, "maxclust")
+    assert (tree.cut_into(merges, 3) == tree.by_first_member(into)).all()
+
+
+def test_nothing_is_merged_above_a_merge_that_was_refused():
+    merges = tree.tree(FOUR, "upgma")
+    assert tree.cut(merges, [True, False, True]).tolist() == [0, 0, 1, 2]
+    assert tree.cut(merges, [False, True, True]).tolist() == [0, 1, 2, 3]
+    assert tree.cut(merges, [True, True, True]).tolist() == [0, 0, 0, 0]
+
+
+def test_smaller_part():
+    assert tree.smaller_part(tree.tree(FOUR, "upgma")).tolist() == [1, 1, 1]
+    pairs = np.array([[0, 1, 9, 9], [1, 0, 9, 9], [9, 9, 0, 2], [9, 9, 2, 0]], dtype=float)
+    assert tree.smaller_part(tree.tree(pairs, "upgma")).tolist() == [1, 1, 2]
+
+
+def test_the_largest_gap():
+    points = np.array([0.0, 1, 2, 50, 51])
+    merges = tree.tree(np.abs(points[:, None] - points), "single")
+    assert tree.cut_at_gap(merges).tolist() == [0, 0, 0, 1, 1]
+
+
+def test_one_and_two_clients():
+    assert tree.cut_at(tree.tree(np.zeros((1, 1)), "upgma"), 0).tolist() == [0]
+    two = tree.tree(np.array([[0.0, 3], [3, 0]]), "upgma")
+    assert tree.cut_at(two, 3).tolist() == [0, 0]
+    assert tree.cut_at(two, 2.9).tolist() == [0, 1]
+    assert tree.cut_at_gap(two).tolist() == [0, 1]
+    assert tree.cut_into(two, 5).tolist() == [0, 1]
