@@ -3,14 +3,16 @@
 from typing import Any
 
 from ilk import methods
-from ilk.data.federation import Federation, federation, from_arrays, from_folder
+from ilk.data.federation import Federation, federation
+from ilk.data.silos import from_arrays, from_folder
 from ilk.engines import Inline, Workers
 from ilk.errors import IlkError
 from ilk.method import Cohort, Message, Method, Server, State
 from ilk.options import options
 from ilk.runs.history import History
 from ilk.runs.plan import Plan
-from ilk.runs.run import Run, run
+from ilk.runs.result import Run
+from ilk.runs.run import run
 from ilk.tasks import Fit, FitOwn, LocalSGD
 
 __all__ = [

@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ilk.data.partition import check
+from ilk.data.rules import MIX4, RULES
 from ilk.data.shares import choose_auxiliary, largest_remainder
-from ilk.data.splits import MIX4, RULES, Labels, parse, partition, sources_of
+from ilk.data.splits import Labels, parse, partition, sources_of
 from ilk.errors import IlkError
 
 SINGLE = ["iid", "label-skew:0.2", "label-skew:0.5", "dirichlet:0.3", "rotate:4", "permute-labels:3"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ilk.runs.run import Run
+from ilk.runs.result import Run
 from ilk.tasks.evaluate import MEANING, POLICY
 
 

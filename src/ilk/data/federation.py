@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ilk.data import datasets
 from ilk.data.datasets import Dataset
 from ilk.data.partition import Partition, Share, check
 from ilk.data.splits import Labels, TestPolicy, partition, sources_of
 from ilk.errors import IlkError
-from ilk.randomness import stream
 
 Part = Literal["train", "validation", "test", "train+validation"]
 Samples = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -136,146 +133,21 @@ def federation(
     if str(split).endswith(".json"):
         frozen = Partition.load(Path(split))
         sources = _load(sources_of(frozen.data), data_dir, download)
-        check(frozen, _labels(sources))
+        check(frozen, labels_of(sources))
         return Federation(sources, frozen)
     sources = _load(sources_of("mix4" if str(split) == "mix4" else data), data_dir, download)
     name = "mix4" if str(split) == "mix4" else data
     return Federation(
-        sources, partition(name, str(split), _labels(sources), clients, seed, test_policy, auxiliary=auxiliary)
+        sources, partition(name, str(split), labels_of(sources), clients, seed, test_policy, auxiliary=auxiliary)
     )
-
-
-def from_arrays(
-    clients: Mapping[str, Sequence[ArrayLike]],
-    *,
-    test: tuple[ArrayLike, ArrayLike] | None = None,
-    auxiliary: ArrayLike | None = None,
-    groups: Mapping[str, int] | None = None,
-    seed: int = 0,
-) -> Federation:
-    """Make a federation of the caller's own arrays.
-
-    `clients` maps each client's name to ``(x, y)`` or ``(x_train, y_train, x_test, y_test)``; labels are integers from
-    0, inputs are used as they are (scale them first). Of a client that brings no test data, 30 % are held out.
-    `test` is a test set that belongs to nobody (protocol "global"), `auxiliary` inputs that the server owns (FLIS).
-    """
-    if not clients:
-        raise IlkError("A federation needs at least one client; the mapping given is empty.")
-    xs, ys, shares, start = [], [], [], 0
-    for name, arrays in clients.items():
-        x, y, test_count = _own_arrays(str(name), arrays)
-        positions = np.arange(start, start + len(y))
-        train, held = positions[: len(y) - test_count], positions[len(y) - test_count :]
-        random = stream(seed, "arrays", str(name))
-        train = random.permutation(train)
-        if not test_count:
-            held, train = np.split(train, [round(0.3 * len(train))])
-        validation, train = np.split(train, [max(round(0.1 * len(train)), 1) if len(train) > 1 else 0])
-        if not len(train) or not len(held):
-            raise IlkError(f"Client '{name}' has {len(y)} samples; it needs at least one to train on and one to test.")
-        group = None if groups is None else groups.get(str(name))
-        shares.append(Share(str(name), "arrays", train, validation, held, test_from="train", group=group))
-        xs.append(x)
-        ys.append(y)
-        start += len(y)
-    if len({x.shape[1:] for x in xs}) > 1:
-        odd = {name: x.shape[1:] for name, x in zip(clients, xs, strict=True)}
-        raise IlkError(f"All clients must have inputs of one shape; these differ: {odd}.")
-    server = np.empty((0, *xs[0].shape[1:]), np.float32) if auxiliary is None else np.asarray(auxiliary, np.float32)
-    x_test, y_test = (server[:0], np.empty(0, np.int64)) if test is None else _own_arrays("test", test)[:2]
-    y_train = np.concatenate([*ys, np.zeros(len(server), np.int64)])
-    classes = int(max(y_train.max(), y_test.max(initial=0))) + 1
-    everything = Dataset(
-        name="arrays",
-        x_train=np.concatenate([*xs, server]),
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        classes=classes,
-        scale=1.0,
-        mean=(),
-        std=(),
-        origin="the caller's arrays",
-    )
-    labels = _labels({"arrays": everything})["arrays"]
-    given = any(len(arrays) == 4 for arrays in clients.values())
-    content = hashlib.sha256(everything.x_train.tobytes() + everything.x_test.tobytes()).hexdigest()
-    return Federation(
-        {"arrays": everything},
-        Partition(
-            data="arrays",
-            split="given",
-            test_policy="given" if given else "holdout",
-            seed=seed,
-            classes=classes,
-            shares=tuple(shares),
-            auxiliary=np.arange(start, start + len(server)),
-            fingerprints={"arrays": labels.fingerprint() + content},
-            notes={},
-        ),
-    )
-
-
-def from_folder(folder: Path, seed: int = 0) -> Federation:
-    """Make a federation of a folder with one .npz file for each client, named after it.
-
-    A file holds x and y, or x_train, y_train, x_test and y_test, as in `from_arrays`. Files that begin with an
-    underscore belong to nobody: _test.npz (x, y) is the global test set, _auxiliary.npz (x) the server's data.
-    """
-    files = sorted(folder.glob("*.npz"))
-    read = {path.stem: _read_npz(path) for path in files}
-    clients = {name: arrays for name, arrays in read.items() if not name.startswith("_")}
-    if not clients:
-        raise IlkError(f"The folder {folder} has no .npz file; needed is one for each client, with x and y.")
-    order = [("x", "y"), ("x_train", "y_train", "x_test", "y_test")]
-    given = {}
-    for name, arrays in clients.items():
-        names = next((names for names in order if set(names) <= set(arrays)), None)
-        if names is None:
-            raise IlkError(
-                f"{folder / name}.npz holds {', '.join(arrays) or 'nothing'}; needed are x and y, "
-                "or x_train, y_train, x_test and y_test."
-            )
-        given[name] = tuple(arrays[key] for key in names)
-    test, auxiliary = read.get("_test"), read.get("_auxiliary", {}).get("x")
-    return from_arrays(given, test=(test["x"], test["y"]) if test else None, auxiliary=auxiliary, seed=seed)
-
-
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise IlkError(f"{path} cannot be read as an .npz file of plain arrays: {error}.") from None
-
-
-def _own_arrays(name: str, arrays: Sequence[ArrayLike]) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
-    """Check one client's arrays; return inputs, labels, and how many of the last samples are test data."""
-    if len(arrays) not in (2, 4):
-        raise IlkError(
-            f"Client '{name}' gave {len(arrays)} arrays; allowed are (x, y) or (x_train, y_train, x_test, y_test)."
-        )
-    pairs = [(np.asarray(arrays[i]), np.asarray(arrays[i + 1])) for i in range(0, len(arrays), 2)]
-    for x, y in pairs:
-        if x.ndim < 2 or y.ndim != 1 or len(x) != len(y):
-            raise IlkError(
-                f"Client '{name}' has inputs of shape {x.shape} and labels of shape {y.shape}; "
-                "needed are n x features (or n x channels x height x width) and n."
-            )
-        if not np.issubdtype(x.dtype, np.number) or not np.isfinite(x).all():
-            raise IlkError(f"Client '{name}' has inputs that are not finite numbers; clean or impute them first.")
-        if not np.issubdtype(y.dtype, np.integer) or (len(y) and y.min() < 0):
-            raise IlkError(f"Client '{name}' has labels of type {y.dtype}; needed are integers 0, 1, 2, ...")
-    x = np.concatenate([x for x, _ in pairs]).astype(np.float32)
-    y = np.concatenate([y for _, y in pairs]).astype(np.int64)
-    return x, y, len(pairs[1][1]) if len(pairs) == 2 else 0
 
 
 def _load(names: Sequence[str], data_dir: str | Path | None, download: bool) -> dict[str, Dataset]:
     return {name: datasets.load(name, data_dir, download=download) for name in names}
 
 
-def _labels(sources: Mapping[str, Dataset]) -> dict[str, Labels]:
+def labels_of(sources: Mapping[str, Dataset]) -> dict[str, Labels]:
+    """Return what a split may look at of each data set."""
     return {name: Labels(s.y_train, s.y_test, s.classes) for name, s in sources.items()}
 
 

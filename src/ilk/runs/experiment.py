@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ilk.data.datasets import FACTS
-from ilk.data.federation import Federation, federation, from_folder
+from ilk.data.federation import Federation, federation
+from ilk.data.silos import from_folder
 from ilk.data.splits import TestPolicy
 from ilk.engines import Engine
 from ilk.errors import IlkError
@@ -23,7 +24,8 @@ from ilk.options import describe, make, options, plain
 from ilk.runs.folder import RUN, read_json, writing
 from ilk.runs.folder import replace as write_file
 from ilk.runs.plan import Plan
-from ilk.runs.run import Run, run
+from ilk.runs.result import Run
+from ilk.runs.run import run
 from ilk.tasks import LocalSGD, Protocol
 
 EXPERIMENT = "experiment.json"
