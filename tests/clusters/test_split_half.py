@@ -19,9 +19,9 @@ def test_relative_by_hand():
 
 def test_the_limit_falls_towards_its_floor():
     limits = split_half.limit(np.array([1, 4, 10**8]))
-    assert limits[0] == pytest.approx(split_half.FLOOR + split_half.SPREAD)
-    assert limits[1] == pytest.approx(split_half.FLOOR + split_half.SPREAD / 2)
-    assert limits[2] == pytest.approx(split_half.FLOOR, abs=1e-3)
+    assert limits[0] == pytest.approx(2.2)
+    assert limits[1] == pytest.approx(1.65)
+    assert limits[2] == pytest.approx(1.1, abs=1e-3)
 
 
 def drawn(random, count, tilt):
@@ -52,6 +52,11 @@ def test_one_distribution_lies_about_one_apart_and_another_above(sizes):
 
     assert mean_relative(0.0) == pytest.approx(1, abs=0.25)
     assert mean_relative(0.7) > 2
+
+
+@pytest.mark.parametrize(("sizes", "count"), [([36, 30, 400], 9), ([600] * 3, 10), ([2, 3], 1), ([20, 20], 5)])
+def test_vectors_are_a_quarter_of_the_median_client(sizes, count):
+    assert split_half.vectors(np.array(sizes)) == count
 
 
 def test_angle_threshold_by_hand():

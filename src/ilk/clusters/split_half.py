@@ -10,8 +10,8 @@ Two clients i and j whose samples come from one distribution then have overlap s
     r_ij = (1 - overlap_ij) / (1 - sqrt(rho_i rho_j))
 
 is about 1 for them, whatever their sizes, and above 1 otherwise. A mean of r over many pairs strays less from 1 than a
-single r; so two parts of a tree may join up to  FLOOR + SPREAD / sqrt(members of the smaller part). The two constants, the
-number of vectors and the weights were chosen on development federations; docs/split-half.md has the table for fresh ones.
+single r; so two parts of a tree may join up to  LIMIT (1 + 1 / sqrt(members of the smaller part)). The constant, the number
+of vectors and the weights were chosen on development federations; docs/split-half.md has the table for fresh ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-FLOOR, SPREAD = 1.1, 1.1
+LIMIT = 1.1
+MOST_VECTORS = 10
 ANGLE_SHARE, ANGLE_PERCENTILE = 0.85, 90.0
 
 
@@ -39,7 +40,13 @@ def reliability(noise: Array) -> Array:
 
 def limit(smaller_part: NDArray[np.int64]) -> Array:
     """Return up to which r two parts may join."""
-    return FLOOR + SPREAD / np.sqrt(smaller_part)
+    limits: Array = LIMIT * (1.0 + 1.0 / np.sqrt(smaller_part))
+    return limits
+
+
+def vectors(sizes: NDArray[np.int64]) -> int:
+    """Return how many vectors to ask for: a half of the median client's samples must be at least twice as many."""
+    return int(np.clip(np.median(sizes) // 4, 1, MOST_VECTORS))
 
 
 def angle_threshold(noise: Array) -> float:

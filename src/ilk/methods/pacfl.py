@@ -63,8 +63,9 @@ class PACFL(Method[PACFLState]):
 
     signature: Literal["whole", "per-class"] = "whole"
     """Singular vectors of all of a client's samples, or of each class by itself (reveals how many classes it has)."""
-    vectors: Annotated[int, Field(ge=1)] = 10
-    """Singular vectors in a signature (for each class, if per class); the paper has 3 or 5."""
+    vectors: Annotated[int, Field(ge=1)] | None = None
+    """Singular vectors in a signature (of each class, if per class); default: a quarter of the median client's samples,
+    at most 10. The paper has 3 or 5."""
     distance: Measure = "overlap"
     """overlap: all angles, in units of sampling noise; or degrees: principal (Eq. 2), summed (Eq. 3), released (code)."""
     linkage: tree.Linkage = "upgma"
@@ -93,14 +94,14 @@ class PACFL(Method[PACFLState]):
             noise=np.full(clients, np.nan),
             distance=np.full((clients, clients), np.nan),
         )
-        return self._enter(server, nobody, server.ask(self._sign, server.everyone, {}))
+        return self._enter(server, nobody, server.ask(self._sign(server), server.everyone, {}))
 
     def round(self, server: Server, state: PACFLState, cohort: Cohort) -> PACFLState:
         """Let the cohort train the models of their clusters, and average within each cluster."""
         newcomers = cohort[state.cluster[cohort] < 0]
         if len(newcomers):
             with suppress(NobodyAnswered):
-                state = self._enter(server, state, server.ask(self._sign, newcomers, {}))
+                state = self._enter(server, state, server.ask(self._sign(server), newcomers, {}))
         trained = server.ask(self.training, cohort, self.message(state))
         models = state.models.copy()
         for z in np.unique(state.cluster[trained.clients]):
@@ -113,9 +114,8 @@ class PACFL(Method[PACFLState]):
         cluster = int(state.cluster[client])
         return [cluster] if cluster >= 0 else range(len(state.models))
 
-    @property
-    def _sign(self) -> Sign:
-        return Sign(self.signature, self.vectors, self.distance, self.repeats)
+    def _sign(self, server: Server) -> Sign:
+        return Sign(self.signature, self.vectors or split_half.vectors(server.sizes), self.distance, self.repeats)
 
     def _enter(self, server: Server, state: PACFLState, answers: Answers) -> PACFLState:
         """Enter clients that have just signed: in a cluster that is near enough, or in new ones. Nobody else moves."""
