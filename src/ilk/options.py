@@ -113,6 +113,12 @@ def _type_and_range(kind: Mapping[str, Any]) -> tuple[str, str]:
     if "const" in kind or "enum" in kind:
         return " or ".join(f"'{value}'" for value in kind.get("enum", [kind.get("const")])), ""
     bounds = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    words = {"number": "a number", "integer": "a whole number", "boolean": "true or false", "string": "a text"}
+    words = {
+        "number": "a number",
+        "integer": "a whole number",
+        "boolean": "true or false",
+        "string": "a text",
+        "null": "none",
+    }
     range_ = " and ".join(f"{sign} {kind[key]:g}" for key, sign in bounds.items() if key in kind)
     return words.get(kind.get("type", ""), str(kind.get("type", "a value"))), range_

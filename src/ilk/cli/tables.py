@@ -8,33 +8,28 @@ from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ilk.cli.console import console
 from ilk.runs.result import Run
 from ilk.tasks.evaluate import MEANING, POLICY
 
 
 def show(runs: Sequence[Run], as_json: bool, several: bool) -> None:
     """Print the results: for people on stdout; with `as_json` for programs there, and for people on stderr."""
-    console = _console(as_json)
-    console.print(results(runs))
-    console.print(Text(protocol_in_words(runs[0].config)))
+    out = console(stderr=as_json)
+    out.print(results(runs))
+    out.print(Text(protocol_in_words(runs[0].config)))
     for line in who_is_with_whom(runs):
-        console.print(Text(line), overflow="fold")
-    console.print()
+        out.print(Text(line), overflow="fold")
+    out.print()
     for run in runs:
         if run.folder:
-            console.print(Text(f"{run.config['method']:<10} {run.folder}"), soft_wrap=True)
+            out.print(Text(f"{run.config['method']:<10} {run.folder}"), soft_wrap=True)
     if as_json:
         found = [run.result() for run in runs]
         print(json.dumps({"runs": found} if several else found[0]), flush=True)
-
-
-def _console(stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=100)
 
 
 def results(runs: Sequence[Run]) -> Table:
