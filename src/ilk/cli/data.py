@@ -57,6 +57,8 @@ def split(
     """Split a data set and write who owns what."""
     from ilk.data.federation import federation
 
+    if seed < 0:
+        raise IlkError(f"--seed {seed} is not allowed. Allowed: a whole number (>= 0); default 0.")
     if out.suffix != ".json":
         raise IlkError(f"The partition file {out} must have a name that ends in .json; --split knows it by that.")
     if out.exists():

@@ -29,7 +29,10 @@ def methods(
         return
     out = console()
     for row in rows:
-        out.print(Text.assemble((row["name"], "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")))
+        out.print(
+            Text.assemble((row["name"], "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
+            soft_wrap=True,
+        )
         options = [option for option in row["options"] if name or not option["name"].startswith("local.")]
         if options:
             out.print(_table(options))

@@ -33,7 +33,7 @@ class LocalSGD:
     """How often a client goes through its samples in a round."""
     batch_size: Annotated[int, Field(ge=1)] = 10
     """Samples a step."""
-    lr: Annotated[float, Field(gt=0)] = 0.01
+    lr: Annotated[float, Field(gt=0, le=1e30)] = 0.01
     """Learning rate."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Momentum, which starts at zero in each round."""
