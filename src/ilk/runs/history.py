@@ -46,7 +46,7 @@ class History(Sequence[Row]):
         """Return a row, a column, or a part of the table."""
         if isinstance(key, tuple):
             rows, columns = key
-            part = self[rows]
+            part: Any = self[rows]
             if isinstance(columns, str):
                 return part[columns]
             chosen = [{c: row.get(c) for c in columns} for row in ([part] if isinstance(rows, int) else part.rows)]
