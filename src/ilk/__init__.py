@@ -7,7 +7,7 @@ from ilk.data.federation import Federation, federation
 from ilk.data.silos import from_arrays, from_folder
 from ilk.engines import Inline, Workers
 from ilk.errors import IlkError
-from ilk.method import Cohort, Message, Method, Server, State
+from ilk.method import Clustered, Cohort, Message, Method, Server, State
 from ilk.options import options
 from ilk.runs.history import History
 from ilk.runs.plan import Plan
@@ -16,6 +16,7 @@ from ilk.runs.run import run
 from ilk.tasks import Fit, FitOwn, LocalSGD
 
 __all__ = [
+    "Clustered",
     "Cohort",
     "Federation",
     "Fit",

@@ -67,10 +67,18 @@ def describe(cls: type[Any]) -> list[dict[str, Any]]:
                     "type": " or ".join(types),
                     "default": field.get("default"),
                     "range": ", ".join(r for r in ranges if r) or None,
-                    "help": field.get("description", ""),
+                    "help": field.get("description") or _inherited_help(cls, name),
                 }
             )
     return rows
+
+
+def _inherited_help(cls: type[Any], name: str) -> str:
+    """Return the help of an option that a base class has described."""
+    for base in cls.__bases__:
+        if name in getattr(base, "__dataclass_fields__", {}):
+            return next(str(row["help"]) for row in describe(base) if row["name"] == name)
+    return ""
 
 
 def complaint(error: ValidationError, cls: type[Any]) -> str:

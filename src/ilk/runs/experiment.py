@@ -26,7 +26,7 @@ from ilk.runs.folder import replace as write_file
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
 from ilk.runs.run import run
-from ilk.tasks import LocalSGD, Protocol
+from ilk.tasks import Protocol
 
 EXPERIMENT = "experiment.json"
 AUXILIARY = 2500  # the server's samples in the FLIS experiments; never more than a tenth of the training data
@@ -58,14 +58,14 @@ class Experiment:
     """How many rounds are played."""
     cohort: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, le=1)] = 1.0
     """Clients asked each round: a number of them (10), or with a decimal point a fraction (0.1)."""
-    epochs: Annotated[int, Field(ge=1)] = LocalSGD.epochs
-    """Local epochs a round."""
-    batch_size: Annotated[int, Field(ge=1)] = LocalSGD.batch_size
-    """Samples a local step."""
-    lr: Annotated[float, Field(gt=0)] = LocalSGD.lr
-    """Local learning rate."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = LocalSGD.momentum
-    """Local momentum."""
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    """Local epochs a round; default 10, as in the papers."""
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    """Samples a local step; default 10."""
+    lr: Annotated[float, Field(gt=0)] | None = None
+    """Local learning rate; default 0.01 (per-fedavg: 0.001)."""
+    momentum: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Local momentum; default 0.5 (scaffold: 0)."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Names all random streams: split, initial model, cohorts, batches."""
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = ()
@@ -98,7 +98,8 @@ class Experiment:
         if not self.methods:
             raise IlkError("No method was given. `ilk methods` lists them.")
         local = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr, "momentum": self.momentum}
-        values: dict[str, dict[str, Any]] = {name: {"local": dict(local)} for name in self.methods}
+        given = {name: value for name, value in local.items() if value is not None}
+        values: dict[str, dict[str, Any]] = {name: {"local": {**own_local(name), **given}} for name in self.methods}
         for key, value in self.set.items():
             owner, _, rest = key.partition(".")
             own = {name: describe(method_class(name)) for name in self.methods}
@@ -147,6 +148,11 @@ class Experiment:
         for name, value in said.items():
             if value not in (None, has[name], Experiment.data):
                 raise IlkError(f"The partition file {self.split} has {name} {has[name]!r}, but {value!r} was given.")
+
+
+def own_local(name: str) -> dict[str, Any]:
+    """Return how this method trains locally unless it is told otherwise."""
+    return plain(method_class(name)().local)
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
