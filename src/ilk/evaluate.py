@@ -11,7 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from ilk.engines.engine import Engine
 from ilk.method import Method, State
-from ilk.tasks import Evaluate, Protocol
+from ilk.protocols import Protocol
+from ilk.tasks import Evaluate
 
 Numbers = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ is allowed, wherever it comes from: Python, the command line, or a TOML file. Th
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast, dataclass_transform, get_type_hints
@@ -92,13 +93,19 @@ def complaint(error: ValidationError, cls: type[Any]) -> str:
             has = f"There are: {', '.join(allowed)}." if allowed else "It has none."
             lines.append(f"{title(cls)} has no option '{name}'.{hint} {has}")
             continue
-        row = allowed[name]
-        range_ = f" ({row['range']})" if row["range"] else ""
-        lines.append(
-            f"{title(cls)}: {name} = {problems[0]['input']!r} is not allowed. "
-            f"Allowed: {row['type']}{range_}; default {row['default']!r}."
-        )
+        lines.append(_refusal(cls, allowed[name], problems[0]["input"]))
     return "\n".join(lines)
+
+
+def _refusal(cls: type[Any], row: Mapping[str, Any], given: Any) -> str:
+    """Say that a value is not allowed, and which are."""
+    name, shown = row["name"], repr(given) if isinstance(given, str) else given
+    what = f"--{name.replace('_', '-')} {shown}" if hasattr(cls, "as_flags") else f"{title(cls)}: {name} = {shown}"
+    range_ = f" ({row['range']})" if row["range"] else ""
+    default = "" if row["default"] in (None, []) else f"; default {row['default']!r}"
+    near = get_close_matches(str(given), re.findall(r"'([^']+)'", row["type"]), n=1, cutoff=0.5)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return f"{what} is not allowed.{hint} Allowed: {row['type']}{range_}{default}."
 
 
 def title(cls: type[Any]) -> str:
@@ -121,6 +128,17 @@ def _type_and_range(kind: Mapping[str, Any]) -> tuple[str, str]:
     if "const" in kind or "enum" in kind:
         return " or ".join(f"'{value}'" for value in kind.get("enum", [kind.get("const")])), ""
     bounds = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    words = {"number": "a number", "integer": "a whole number", "boolean": "true or false", "string": "a text"}
+    if kind.get("type") == "array":
+        item, range_ = _type_and_range(kind.get("items", {}))
+        return f"a list, each {item}", range_
+    words = {
+        "number": "a number",
+        "integer": "a whole number",
+        "boolean": "true or false",
+        "string": "a text",
+        "null": "none",
+        "array": "a list",
+        "object": "a table",
+    }
     range_ = " and ".join(f"{sign} {kind[key]:g}" for key, sign in bounds.items() if key in kind)
     return words.get(kind.get("type", ""), str(kind.get("type", "a value"))), range_

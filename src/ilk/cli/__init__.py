@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -12,10 +15,13 @@ from rich.console import Console
 from ilk.cli.arguments import with_experiment_options
 from ilk.errors import IlkError, Interrupted
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="ilk",
     help="Clustered federated learning: clients whose data are alike train one model together.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -24,14 +30,28 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 2 the user can put it right, 130 stopped, 1 a bug."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another, and the run is not lost
     try:
         _register()
-        app(args=None if arguments is None else list(arguments))
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        if code == INTERRUPTED:
+            _complain("Stopped before anything was played.", INTERRUPTED)
+        sys.exit(code or 0)
+    except KeyboardInterrupt:
+        _complain("Stopped before anything was played.", INTERRUPTED)
     except Interrupted as stopped:
-        _complain(str(stopped), 130)
+        _complain(str(stopped), INTERRUPTED)
     except IlkError as error:
         _complain(f"Error: {error}", 2)
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except Exception as error:
+        if hasattr(error, "show") and hasattr(error, "exit_code"):  # Typer's own: a command line that it cannot read
+            error.show()
+            sys.exit(error.exit_code)
         if os.environ.get("ILK_DEBUG"):
             raise
         _complain(
@@ -39,6 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "Run it again with ILK_DEBUG=1 in the environment and report what it prints.",
             1,
         )
+
+
+@app.callback()
+def ilk(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Clustered federated learning: clients whose data are alike train one model together."""
+    if version:
+        typer.echo(f"ilk {metadata.version('ilk')}")
+        raise typer.Exit
 
 
 def _register() -> None:

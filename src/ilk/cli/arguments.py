@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 import typer
+from pydantic import Field
 
 from ilk.errors import IlkError, unknown
+from ilk.options import describe, make, options
+from ilk.runs.experiment import Experiment, read_config
 
 LEFT_OUT = ("methods", "set", "download")
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-@dataclass
-class Asked:
-    """What stands on a command line: values for an experiment, and how to play it."""
+@options
+class Playing:
+    """How an experiment is played: nothing of this changes what comes out."""
 
-    methods: list[str] = field(default_factory=list)
-    values: dict[str, Any] = field(default_factory=dict)  # of the experiment's fields, those that were given
-    engine: str = "auto"
-    workers: int | None = None
-    out: Path | None = None
-    resume: Path | None = None
+    as_flags: ClassVar[bool] = True
+
+    engine: Literal["auto", "inline", "workers"] = "auto"
+    """Where clients are answered for: inline, workers, or auto."""
+    workers: Annotated[int, Field(ge=1, strict=True)] | None = None
+    """Number of worker processes; default: one a core."""
+    out: Annotated[str, Field(min_length=1)] | None = None
+    """Folder for the run; default: a new one below runs/."""
+    resume: Annotated[str, Field(min_length=1)] | None = None
+    """Go on with the run in this folder."""
     json: bool = False
+    """Print one JSON object on stdout; everything else goes to stderr."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What stands on a command line: methods, values of an experiment, and how to play it."""
+
+    methods: list[str]
+    values: dict[str, Any]  # of the experiment's fields, those that were given
+    playing: Playing
 
 
 def with_experiment_options(command: Callable[[Asked], None]) -> Callable[..., None]:
     """Give a command all options of an experiment; it is called with what was asked."""
-    from ilk.options import describe
-    from ilk.runs.experiment import Experiment
-
     parameters = [_methods()]
     for row in describe(Experiment):
         if row["name"] not in LEFT_OUT:
@@ -40,10 +55,7 @@ def with_experiment_options(command: Callable[[Asked], None]) -> Callable[..., N
     parameters += [
         _flag("download", "Allow a download from the Hugging Face hub."),
         _option("set", "An option of a method, as threshold=0.3 or pacfl.threshold=0.3; may be repeated.", many=True),
-        _option("engine", "Where clients are answered for: inline, workers, or auto.", "auto"),
-        _option("workers", "Number of worker processes.", "one a core"),
-        _option("out", "Folder for the run.", "a new one below runs/"),
-        _option("resume", "Go on with the run in this folder."),
+        *(_option(r["name"], r["help"], r["default"], r["type"]) for r in describe(Playing) if r["name"] != "json"),
         _option("config", "TOML file with these same names; what stands on the command line wins."),
         _flag("json", "Print one JSON object on stdout; everything else goes to stderr."),
     ]
@@ -58,63 +70,57 @@ def with_experiment_options(command: Callable[[Asked], None]) -> Callable[..., N
     return called
 
 
-def scalar(text: str) -> Any:
-    """Read a value as a person writes it: 3, 0.5, true, none, or a text."""
-    words = {"true": True, "false": False, "none": None, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+def number(text: str) -> Any:
+    """Read a number where there is one; anything else stays the text that it is."""
+    if not NUMBER.fullmatch(text):
+        return text
+    return int(text) if text.lstrip("+-").isdecimal() else float(text)
 
 
 def assignments(texts: Iterable[str]) -> dict[str, Any]:
-    """Read option=value."""
+    """Read option=value; the value is a number, true, false, none, or a text."""
+    words = {"true": True, "false": False, "none": None, "null": None}
     values = {}
     for text in texts:
-        name, sign, value = text.partition("=")
-        if not sign or not name.strip():
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if not sign or not name:
             raise IlkError(f"--set {text} is not understood. Write option=value, as --set threshold=0.3.")
-        values[name.strip().replace("-", "_") if "." not in name else name.strip()] = scalar(value.strip())
+        values[name] = words[value.lower()] if value.lower() in words else number(value)
     return values
 
 
 def _understood(given: Mapping[str, Any]) -> Asked:
-    from ilk.runs.experiment import Experiment, read_config
-
-    fields = Experiment.__dataclass_fields__
-    on_the_line = {name: value for name, value in given.items() if value not in (None, [], False)}
-    file = read_config(on_the_line["config"]) if "config" in on_the_line else {}
-    allowed = {*fields, "method", "engine", "workers", "out"}
+    """Put the file and the command line together."""
+    line = {name: value for name, value in given.items() if value not in (None, [], False)}
+    file = read_config(line["config"]) if "config" in line else {}
+    line.pop("config", None)
+    experiments, playings = (set(cls.__dataclass_fields__) for cls in (Experiment, Playing))
     for name in file:
-        if name not in allowed:
-            raise unknown(f"option in {on_the_line['config']}", name, allowed)
-    in_file = file.pop("methods", [file.pop("method")] if "method" in file else [])
-    methods = on_the_line.pop("methods", in_file)
-    settings = assignments(on_the_line.pop("set", []))
-    text = {name: value if isinstance(value, bool) else scalar(value) for name, value in on_the_line.items()}
-    values = {**file, **text}
-    if isinstance(values.get("seeds"), str | int):
-        values["seeds"] = [scalar(part) for part in str(on_the_line["seeds"]).split(",") if part.strip()]
-    for name in ("data", "data_dir", "split", "model", "out", "resume", "config"):
-        if name in on_the_line:
-            values[name] = on_the_line[name]  # a folder may be called 7
-    values["set"] = {**file.get("set", {}), **settings}
-    workers = values.get("workers")
-    if workers is not None and (not isinstance(workers, int) or workers < 1):
-        raise IlkError(f"workers = {workers!r} is not allowed. Allowed: a whole number (>= 1); default: one a core.")
-    return Asked(
-        methods=list(methods),
-        values={name: value for name, value in values.items() if name in fields and value not in (None, {})},
-        engine=values.get("engine", "auto"),
-        workers=workers,
-        out=Path(values["out"]) if "out" in values else None,
-        resume=Path(values["resume"]) if "resume" in values else None,
-        json=bool(given.get("json")),
-    )
+        if name not in experiments | playings | {"method"}:
+            raise unknown(f"option in {given['config']}", name, [*experiments, *playings, "method"])
+    methods = line.pop("methods", None) or _list(file.get("methods", file.get("method", [])))
+    texts = {row["name"] for cls in (Experiment, Playing) for row in describe(cls) if "number" not in row["type"]}
+    settings = assignments(line.pop("set", []))
+    for name, value in line.items():
+        if isinstance(value, str) and name not in texts:
+            line[name] = number(value)
+    if "seeds" in line:
+        line["seeds"] = [number(part.strip()) for part in str(line["seeds"]).split(",")]
+    values = {**file, **line}
+    if "seeds" in values:
+        values["seeds"] = _list(values["seeds"])
+    if isinstance(values.get("set", {}), Mapping):
+        values["set"] = {**values.get("set", {}), **settings}
+    playing = make(Playing, {name: value for name, value in values.items() if name in playings})
+    kept = {name: value for name, value in values.items() if name in experiments - {"methods"} and value != {}}
+    return Asked(methods, kept, playing)
+
+
+def _list(value: Any) -> Any:
+    """Return a single value as a list of one; a text with commas as what is between them."""
+    if isinstance(value, str):
+        return [number(part.strip()) for part in value.split(",")]
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _methods() -> inspect.Parameter:

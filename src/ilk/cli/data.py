@@ -23,22 +23,22 @@ def data(
     """List the data sets."""
     if context.invoked_subcommand:
         return
-    from rich.console import Console
     from rich.text import Text
 
+    from ilk.cli.console import console
     from ilk.data.datasets import catalogue
 
     listing = catalogue(data_dir)
     if json:
         print(jsonlib.dumps({"data": [asdict(entry) for entry in listing]}))
         return
-    console = Console(highlight=False)
+    out = console()
     for entry in listing:
         size = f"{entry.train:,} + {entry.test:,} images {'x'.join(map(str, entry.shape))}, {entry.classes} classes"
-        console.print(Text.assemble((f"{entry.name:<14}", "bold"), f"{size}; {entry.description}"))
+        out.print(Text.assemble((f"{entry.name:<14}", "bold"), f"{size}; {entry.description}"))
         where = f"here: {entry.available_from}" if entry.available_from else f"not here. {entry.how_to_get}"
-        console.print(Text(f"{'':<14}{where}", style="green" if entry.available_from else "dim"), soft_wrap=True)
-    console.print("\nYour own: --data FOLDER with one .npz file for each client (x and y), or arrays in Python.")
+        out.print(Text(f"{'':<14}{where}", style="green" if entry.available_from else "dim"), soft_wrap=True)
+    out.print("\nYour own: --data FOLDER with one .npz file for each client (x and y), or arrays in Python.")
 
 
 @app.command("split", help="Write a frozen partition file: who owns which samples.")
@@ -57,6 +57,8 @@ def split(
     """Split a data set and write who owns what."""
     from ilk.data.federation import federation
 
+    if seed < 0:
+        raise IlkError(f"--seed {seed} is not allowed. Allowed: a whole number (>= 0); default 0.")
     if out.suffix != ".json":
         raise IlkError(f"The partition file {out} must have a name that ends in .json; --split knows it by that.")
     if out.exists():

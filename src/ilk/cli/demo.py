@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ilk.cli.arguments import Asked
+from ilk.cli.arguments import Asked, Playing
 from ilk.cli.run import play
 
 STORY = (
@@ -21,4 +21,5 @@ STORY = (
 def demo(json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False) -> None:
     """SOLO, FedAvg and PACFL on the digits, 40 clients in four hidden groups."""
     typer.echo(STORY, err=True)
-    play(Asked(["solo", "fedavg", "pacfl"], {"data": "digits", "split": "rotate:4", "clients": 40}, json=json), True)
+    values = {"data": "digits", "split": "rotate:4", "clients": 40}
+    play(Asked(["solo", "fedavg", "pacfl"], values, Playing(json=json)), several=True)

@@ -13,9 +13,9 @@ def methods(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """List every method with its options."""
-    from rich.console import Console
     from rich.text import Text
 
+    from ilk.cli.console import console
     from ilk.methods import method_class, registry, summary
     from ilk.options import describe
 
@@ -27,18 +27,30 @@ def methods(
     if json:
         print(jsonlib.dumps({"methods": rows}))
         return
-    console = Console(highlight=False)
-    width = max(len(row["name"]) for row in rows)
+    out = console()
     for row in rows:
-        console.print(Text.assemble((f"{row['name']:<{width}}  ", "bold"), row["description"]))
-        console.print(Text(f"{'':<{width}}  {row['paper']}", style="dim"))
-        for option in row["options"]:
-            if option["name"].startswith("local.") and not name:
-                continue
-            range_ = f" {option['range']}" if option["range"] else ""
-            shown = f"{option['name']} = {option['default']}"
-            console.print(Text(f"{'':<{width}}    {shown:<28} {option['type']}{range_}. {option['help']}"))
-    if not name:
-        console.print(
-            "\nEvery method also has --epochs, --batch-size, --lr and --momentum. Set others: --set name=value."
+        out.print(
+            Text.assemble((row["name"], "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
+            soft_wrap=True,
         )
+        options = [option for option in row["options"] if name or not option["name"].startswith("local.")]
+        if options:
+            out.print(_table(options))
+    if not name:
+        local = "--epochs, --batch-size, --lr and --momentum"
+        out.print(f"\nEvery method also has {local}. Set others with --set name=value; more: ilk methods NAME.")
+
+
+def _table(options: list[dict[str, Any]]) -> Any:
+    """Return a method's options: name and default, and what they mean."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=24)
+    for option in options:
+        default = "none" if option["default"] is None else option["default"]
+        range_ = f"; {option['range']}" if option["range"] else ""
+        table.add_row(Text(f"{option['name']} = {default}"), Text(f"{option['help']} [{option['type']}{range_}]"))
+    return Padding(table, (0, 0, 0, 4))

@@ -24,12 +24,11 @@ def watching(rounds: int, several_seeds: bool) -> Iterator[Callable[[Method[Any]
         )
         return
     columns = (
-        TextColumn("{task.description:<14}"),
-        BarColumn(bar_width=24),
+        TextColumn("{task.description:<10}"),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(compact=True),
-        TextColumn("left"),
     )
     with Progress(*columns, console=console, transient=False) as progress:
 

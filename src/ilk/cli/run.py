@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from ilk.cli.arguments import Asked
@@ -17,24 +19,29 @@ def run(asked: Asked) -> None:
 
 def play(asked: Asked, several: bool) -> None:
     """Do what was asked: play an experiment, or the rest of one, and show what came out."""
-    from ilk.cli.progress import watching
-    from ilk.cli.tables import show
-    from ilk.engines import make_engine
-    from ilk.options import make
-    from ilk.runs import experiment as e
+    with redirect_stdout(sys.stderr):  # a model of the user's own may print; stdout is for the result
+        from ilk.cli.progress import watching
+        from ilk.cli.tables import show
+        from ilk.engines import make_engine
+        from ilk.options import make
+        from ilk.runs import play as p
+        from ilk.runs.experiment import Experiment
 
-    values = {**asked.values, "methods": asked.methods} if asked.methods else asked.values
-    if asked.resume:
-        experiment = e.stored(asked.resume)
-        e.refuse_other(experiment, values, asked.resume)
-    else:
-        experiment = make(e.Experiment, values)
-    experiment.make_methods()
-    out = asked.resume or asked.out or e.free_folder(experiment, Path("runs"))
-    engine = make_engine(asked.engine, asked.workers)
-    try:
-        with watching(experiment.rounds, len(experiment.all_seeds) > 1) as watch:
-            runs = e.play(experiment, out, engine, resume=asked.resume is not None, watch=watch)
-    finally:
-        engine.close()
-    show(runs, asked.json, several or len(runs) > 1)
+        values = {**asked.values, "methods": asked.methods} if asked.methods else asked.values
+        out = asked.playing.out
+        if asked.playing.resume:
+            if out:
+                raise IlkError("--resume goes on in the folder that it names; leave --out away.")
+            experiment, folder = p.stored(Path(asked.playing.resume))
+            p.refuse_other(experiment, values, folder)
+        else:
+            experiment = make(Experiment, values)
+            folder = Path(out) if out else p.free_folder(experiment, Path("runs"))
+        p.methods_of(experiment)
+        engine = make_engine(asked.playing.engine, asked.playing.workers)
+        try:
+            with watching(experiment.rounds, len(experiment.all_seeds) > 1) as watch:
+                runs = p.play(experiment, folder, engine, resume=asked.playing.resume is not None, watch=watch)
+        finally:
+            engine.close()
+    show(runs, asked.playing.json, several or len(runs) > 1)

@@ -8,77 +8,79 @@ from typing import Any
 
 import numpy as np
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ilk.cli.console import console
+from ilk.protocols import MEANING, POLICY
 from ilk.runs.result import Run
-from ilk.tasks.evaluate import MEANING, POLICY
 
 
 def show(runs: Sequence[Run], as_json: bool, several: bool) -> None:
     """Print the results: for people on stdout; with `as_json` for programs there, and for people on stderr."""
-    console = _console(as_json)
-    console.print(results(runs))
-    console.print(Text(protocol_in_words(runs[0].config)))
+    out = console(stderr=as_json)
+    out.print(results(runs, out.width))
+    out.print(Text(protocol_in_words(runs[0].config)))
     for line in who_is_with_whom(runs):
-        console.print(Text(line), overflow="fold")
-    console.print()
+        out.print(Text(line), overflow="fold")
+    out.print()
     for run in runs:
         if run.folder:
-            console.print(Text(f"{run.config['method']:<10} {run.folder}"), soft_wrap=True)
+            out.print(Text(f"{run.config['method']:<10} {run.folder}"), soft_wrap=True)
     if as_json:
         found = [run.result() for run in runs]
         print(json.dumps({"runs": found} if several else found[0]), flush=True)
 
 
-def _console(stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=100)
-
-
-def results(runs: Sequence[Run]) -> Table:
-    """Return one row a run: what was reached, over how many clusters, at what cost."""
+def results(runs: Sequence[Run], width: int) -> Table:
+    """Return one row a run: what was reached, over how many clusters, at what cost. Narrow terminals get fewer columns."""
     config = runs[0].config
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"{config['data']}, {config['split']}, {len(runs[0].ids)} clients, {config['rounds']} rounds",
-    )
-    table.title_justify = "left"
-    table.caption_justify = "left"
-    columns = ("method", "accuracy", "worst", "F1", "clusters", "ARI", "MB up", "MB down", "seconds")
-    for name in columns:
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
-    seeds = len({run.config["seed"] for run in runs}) > 1
-    for run in runs:
-        row = run.last
-        name = f"{run.config['method']} seed {run.config['seed']}" if seeds else run.config["method"]
-        table.add_row(
-            name,
-            f"{100 * row['accuracy']:.1f} %",
-            f"{100 * row['accuracy_worst']:.1f} %",
-            f"{row['f1']:.3f}",
-            str(row["clusters"]),
-            "-" if row["ari"] is None else f"{row['ari']:.2f}",
-            f"{run.ledger.total('up') / 1e6:,.1f}",
-            f"{run.ledger.total('down') / 1e6:,.1f}",
-            f"{sum(r['seconds'] for r in run.history):,.1f}",
-        )
-    if seeds:
-        for name in dict.fromkeys(run.config["method"] for run in runs):
-            accuracies = [100 * run.accuracy for run in runs if run.config["method"] == name]
-            spread = f"± {np.std(accuracies, ddof=1):.1f}"
-            table.add_row(f"{name} mean", f"{np.mean(accuracies):.1f} %", spread, *[""] * 6, style="bold")
+    title = f"{config['data']}, {config['split']}, {len(runs[0].ids)} clients, {config['rounds']} rounds"
+    rows = [_row(run) for run in runs]
+    if len({run.config["seed"] for run in runs}) > 1:
+        for row, run in zip(rows, runs, strict=True):
+            row["method"] += f" seed {run.config['seed']}"
+        rows += [_mean(name, runs) for name in dict.fromkeys(run.config["method"] for run in runs)]
+    columns = list(rows[0])
+    widths = {c: max(len(c), *(len(row.get(c, "")) for row in rows)) for c in columns}
+    while len(columns) > 2 and sum(widths[c] + 3 for c in columns) > width:
+        columns.pop()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row.get(column, "") for column in columns))
     return table
+
+
+def _row(run: Run) -> dict[str, str]:
+    row = run.last
+    return {
+        "method": str(run.config["method"]),
+        "accuracy": f"{100 * row['accuracy']:.1f} %",
+        "worst": f"{100 * row['accuracy_worst']:.1f} %",
+        "F1": f"{row['f1']:.3f}",
+        "clusters": str(row["clusters"]),
+        "ARI": "-" if row["ari"] is None else f"{row['ari']:.2f}",
+        "MB up": f"{run.ledger.total('up') / 1e6:,.1f}",
+        "MB down": f"{run.ledger.total('down') / 1e6:,.1f}",
+        "seconds": f"{sum(r['seconds'] for r in run.history):,.1f}",
+    }
+
+
+def _mean(method: str, runs: Sequence[Run]) -> dict[str, str]:
+    """Return the mean over seeds, with the standard deviation in the next column."""
+    accuracies = [100 * run.accuracy for run in runs if run.config["method"] == method]
+    deviation = f"± {np.std(accuracies, ddof=1):.1f}" if len(accuracies) > 1 else ""
+    return {"method": f"{method} mean", "accuracy": f"{np.mean(accuracies):.1f} %", "worst": deviation}
 
 
 def protocol_in_words(config: Mapping[str, Any]) -> str:
     """Say what an accuracy in the table is."""
-    return (
-        f"Accuracy: mean over all clients; protocol '{config['protocol']}': {MEANING[config['protocol']]}. "
-        f"Test data: '{config['test_policy']}': {POLICY[config['test_policy']]}."
-    )
+    words = f"Accuracy: mean over all clients; protocol '{config['protocol']}': {MEANING[config['protocol']]}."
+    if config["protocol"] == "global":
+        return words
+    return f"{words} Test data: '{config['test_policy']}': {POLICY[config['test_policy']]}."
 
 
 def who_is_with_whom(runs: Sequence[Run], most: int = 8) -> list[str]:

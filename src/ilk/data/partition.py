@@ -166,6 +166,9 @@ def check(partition: Partition, labels: Mapping[str, Labels]) -> None:
 
 def _check_share(share: Share, source: Labels, partition: Partition) -> None:
     client, classes = f"Client '{share.id}'", partition.classes
+    for part, positions in (("train", share.train), ("test", share.test)):
+        if not len(positions):
+            raise IlkError(f"{client} has no {part} sample. {AGAIN}")
     held_out = share.test if share.test_from == "train" else share.test[:0]
     owned = np.concatenate([share.train, share.validation, held_out, partition.auxiliary])
     _check_range(client, owned[: len(owned) - len(partition.auxiliary)], len(source.train))

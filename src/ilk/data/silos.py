@@ -6,6 +6,7 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ilk.data.federation import Federation, labels_of
 from ilk.data.partition import Partition, Share
 from ilk.errors import IlkError
 from ilk.randomness import stream
+
+MOST_CLASSES = 100_000
 
 
 def from_arrays(
@@ -35,6 +38,9 @@ def from_arrays(
     """
     if not clients:
         raise IlkError("A federation needs at least one client; the mapping given is empty.")
+    strangers = sorted(set(groups or {}) - set(clients))
+    if strangers:
+        raise IlkError(f"groups names clients that there are not: {', '.join(strangers)}.")
     xs, ys, shares, start = [], [], [], 0
     for name, arrays in clients.items():
         x, y, test_count = _own_arrays(str(name), arrays)
@@ -55,8 +61,13 @@ def from_arrays(
     if len({x.shape[1:] for x in xs}) > 1:
         odd = {name: x.shape[1:] for name, x in zip(clients, xs, strict=True)}
         raise IlkError(f"All clients must have inputs of one shape; these differ: {odd}.")
-    server = np.empty((0, *xs[0].shape[1:]), np.float32) if auxiliary is None else np.asarray(auxiliary, np.float32)
-    x_test, y_test = (server[:0], np.empty(0, np.int64)) if test is None else _own_arrays("test", test)[:2]
+    server = xs[0][:0] if auxiliary is None else _inputs("the auxiliary data", auxiliary)
+    x_test, y_test = (xs[0][:0], np.empty(0, np.int64)) if test is None else _own_arrays("the test set", test)[:2]
+    for what, x in (("auxiliary data", server), ("test set", x_test)):
+        if x.shape[1:] != xs[0].shape[1:]:
+            raise IlkError(
+                f"The {what} has inputs of shape {x.shape[1:]}, but the clients' are of shape {xs[0].shape[1:]}."
+            )
     y_train = np.concatenate([*ys, np.zeros(len(server), np.int64)])
     classes = int(max(y_train.max(), y_test.max(initial=0))) + 1
     everything = Dataset(
@@ -111,16 +122,31 @@ def from_folder(folder: Path, seed: int = 0) -> Federation:
                 "or x_train, y_train, x_test and y_test."
             )
         given[name] = tuple(arrays[key] for key in names)
-    test, auxiliary = read.get("_test"), read.get("_auxiliary", {}).get("x")
-    return from_arrays(given, test=(test["x"], test["y"]) if test else None, auxiliary=auxiliary, seed=seed)
+    for name, keys in (("_test", ("x", "y")), ("_auxiliary", ("x",))):
+        if name in read and not set(keys) <= set(read[name]):
+            raise IlkError(
+                f"{folder / name}.npz holds {', '.join(read[name]) or 'nothing'}; needed: {', '.join(keys)}."
+            )
+    test = (read["_test"]["x"], read["_test"]["y"]) if "_test" in read else None
+    auxiliary = read["_auxiliary"]["x"] if "_auxiliary" in read else None
+    made = from_arrays(given, test=test, auxiliary=auxiliary, seed=seed)
+    return Federation(made.sources, replace(made.partition, data=str(folder)))
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise IlkError(f"{path} cannot be read as an .npz file of plain arrays: {error}.") from None
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise IlkError(f"{path} is not an .npz file (or only a part of one). Write it with numpy.savez.")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
+    except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise IlkError(f"{path} cannot be read: {error}. Write it again with numpy.savez.") from None
+    except ValueError:
+        raise IlkError(
+            f"{path} holds something else than arrays of numbers. Write those only, with numpy.savez."
+        ) from None
 
 
 def _own_arrays(name: str, arrays: Sequence[ArrayLike]) -> tuple[NDArray[np.float32], NDArray[np.int64], int]:
@@ -129,17 +155,41 @@ def _own_arrays(name: str, arrays: Sequence[ArrayLike]) -> tuple[NDArray[np.floa
         raise IlkError(
             f"Client '{name}' gave {len(arrays)} arrays; allowed are (x, y) or (x_train, y_train, x_test, y_test)."
         )
-    pairs = [(np.asarray(arrays[i]), np.asarray(arrays[i + 1])) for i in range(0, len(arrays), 2)]
+    pairs = [(_inputs(name, arrays[i]), np.asarray(arrays[i + 1])) for i in range(0, len(arrays), 2)]
     for x, y in pairs:
-        if x.ndim < 2 or y.ndim != 1 or len(x) != len(y):
+        if y.ndim != 1 or len(x) != len(y):
             raise IlkError(
-                f"Client '{name}' has inputs of shape {x.shape} and labels of shape {y.shape}; "
-                "needed are n x features (or n x channels x height x width) and n."
+                f"Client '{name}' has inputs of shape {x.shape} and labels of shape {y.shape}; needed: a label each."
             )
-        if not np.issubdtype(x.dtype, np.number) or not np.isfinite(x).all():
-            raise IlkError(f"Client '{name}' has inputs that are not finite numbers; clean or impute them first.")
-        if not np.issubdtype(y.dtype, np.integer) or (len(y) and y.min() < 0):
-            raise IlkError(f"Client '{name}' has labels of type {y.dtype}; needed are integers 0, 1, 2, ...")
-    x = np.concatenate([x for x, _ in pairs]).astype(np.float32)
+        if not np.issubdtype(y.dtype, np.integer):
+            raise IlkError(f"Client '{name}' has labels of type {y.dtype}; needed are whole numbers 0, 1, 2, ...")
+        if len(y) and not 0 <= y.min() <= y.max() < MOST_CLASSES:
+            raise IlkError(
+                f"Client '{name}' has labels from {y.min()} to {y.max()}; needed are 0, 1, 2, ... below {MOST_CLASSES}. "
+                "Number the classes from 0."
+            )
+    if len({x.shape[1:] for x, _ in pairs}) > 1:
+        raise IlkError(
+            f"Client '{name}' trains on inputs of shape {pairs[0][0].shape[1:]} but tests on {pairs[1][0].shape[1:]}."
+        )
+    x = np.concatenate([x for x, _ in pairs])
     y = np.concatenate([y for _, y in pairs]).astype(np.int64)
     return x, y, len(pairs[1][1]) if len(pairs) == 2 else 0
+
+
+def _inputs(name: str, given: ArrayLike) -> NDArray[np.float32]:
+    """Check inputs: real, finite numbers, a row a sample."""
+    x = np.asarray(given)
+    if x.ndim < 2 or 0 in x.shape[1:]:
+        raise IlkError(
+            f"'{name}' has inputs of shape {x.shape}; needed: samples x features (or samples x channels x height x width)."
+        )
+    if x.dtype.kind not in "buif":
+        raise IlkError(f"'{name}' has inputs of type {x.dtype}; needed are real numbers.")
+    with np.errstate(over="ignore"):
+        numbers = x.astype(np.float32)
+    if not np.isfinite(numbers).all():
+        raise IlkError(
+            f"'{name}' has inputs that are missing, infinite or larger than 3e38; clean, impute or scale them."
+        )
+    return numbers

@@ -17,6 +17,8 @@ def make_engine(name: str = "auto", workers: int | None = None) -> Engine:
         raise IlkError(f"--workers {workers} is not allowed. Allowed: 1 or more; default: one a core ({cores()} here).")
     if name == "auto":
         name = "workers" if workers or cores() > 1 else "inline"
+    if name == "inline" and workers:
+        raise IlkError("--workers belongs to the engine 'workers'; leave it away with 'inline'.")
     if name not in ENGINES:
         raise unknown("engine", name, [*ENGINES, "auto"])
     return Workers(workers) if name == "workers" else Inline()

@@ -56,21 +56,31 @@ class Workers(Remembering):
     def __init__(self, count: int | None = None) -> None:
         self.count = count or cores()
         self._workers: list[_Worker] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._asks = 0
 
     def open(self, setting: Setting) -> None:
         """Make ready for a run; processes are started at the first one and kept for the next."""
-        if not self._workers:
+        if not self._folder:
             self._folder = tempfile.TemporaryDirectory(prefix="ilk-workers-")
-            self._workers = [_Worker() for _ in range(self.count)]
+        try:
+            self._start(setting)
+        except BaseException:
+            self.close()
+            raise
+        self.sizes = setting.federation.sizes
+        self.ids = setting.federation.ids
+        self.memories = [{} for _ in setting.federation.ids]
+
+    def _start(self, setting: Setting) -> None:
+        while len(self._workers) < self.count:
+            self._workers.append(_Worker())
+        assert self._folder
         packed = _pack(setting, Path(self._folder.name))
         for worker in self._workers:
             worker.say(("open", packed))
         for worker in self._workers:
             worker.hear()
-        self.sizes = setting.federation.sizes
-        self.ids = setting.federation.ids
-        self.memories = [{} for _ in setting.federation.ids]
 
     def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterator[Answer]:
         """Hand out clients, the largest first so that no worker is left with a long one at the end."""
@@ -112,9 +122,9 @@ class Workers(Remembering):
         """End the processes."""
         for worker in self._workers:
             worker.end()
-        if self._workers:
+        if self._folder:
             self._folder.cleanup()
-        self._workers = []
+        self._workers, self._folder = [], None
 
 
 class _Worker:

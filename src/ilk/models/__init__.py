@@ -31,10 +31,13 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, which: int
     """Build a network with the initial weights of this seed; `which` counts further, different initialisations."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "initial-model", which))
-        try:
-            module = _own(name, shape, classes) if ":" in name else _named(name)(shape, classes)
-        except ValueError as error:
-            raise IlkError(f"The model '{name}' does not fit: {error}.") from error
+        if ":" in name:
+            module = _own(name, shape, classes)
+        else:
+            try:
+                module = _named(name)(shape, classes)
+            except ValueError as error:
+                raise IlkError(f"The model '{name}' does not fit: {error}.") from error
     try:
         return Net(module)
     except TypeError as error:
@@ -44,6 +47,22 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, which: int
 def initial_model(name: str, shape: tuple[int, ...], classes: int, seed: int, which: int = 0) -> Vector:
     """Return the initial weights of this seed as one vector."""
     return build(name, shape, classes, seed, which).read()
+
+
+def rehearse(name: str, shape: tuple[int, ...], classes: int) -> None:
+    """Build the network once and put two samples through it, so that what cannot work is said before anything is made."""
+    net = build(name, shape, classes, seed=0)
+    try:
+        net.module.eval()
+        with torch.inference_mode():
+            outputs = net.module(torch.zeros(2, *shape))
+    except Exception as error:
+        raise IlkError(f"The model '{name}' cannot take inputs of shape {shape}: {_words(error)}.") from error
+    found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+    if found != (2, classes):
+        raise IlkError(
+            f"The model '{name}' gives {found} for two samples; needed is one value a class: (2, {classes})."
+        )
 
 
 def _named(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
@@ -56,17 +75,29 @@ def _own(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Call the user's ``module:callable``, with `shape` and `classes` where it has parameters of these names."""
     module_name, _, attribute = name.partition(":")
     here = str(Path.cwd())
+    if here not in sys.path:  # a command-line user's file lies in the folder they stand in
+        sys.path.insert(0, here)
     try:
-        if here not in sys.path:  # a command-line user's file lies in the folder they stand in
-            sys.path.insert(0, here)
         make = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+    except (Exception, SystemExit) as error:
         raise IlkError(
-            f"The model '{name}' cannot be imported: {error}. Give it as module:callable, where "
-            f"`from {module_name} import {attribute or '...'}` works in {here}."
+            f"The model '{name}' cannot be imported: {_words(error)}. Give it as module:callable, such that "
+            f"`from module import callable` works in {here}."
         ) from error
-    wanted = inspect.signature(make).parameters
-    made = make(**{key: value for key, value in {"shape": shape, "classes": classes}.items() if key in wanted})
+    try:
+        wanted = inspect.signature(make).parameters
+        made = make(**{key: value for key, value in {"shape": shape, "classes": classes}.items() if key in wanted})
+    except (Exception, SystemExit) as error:
+        raise IlkError(
+            f"The model '{name}' cannot be made: {_words(error)}. It is called with `shape` and `classes`, where it has "
+            "parameters of these names, and with nothing else."
+        ) from error
     if not isinstance(made, nn.Module):
         raise IlkError(f"The model '{name}' returned {type(made).__name__}; it must return a torch.nn.Module.")
     return made
+
+
+def _words(error: BaseException) -> str:
+    """Return an exception as a person can use it: its kind and its first line."""
+    first = str(error).strip().splitlines()
+    return f"{first[0]} ({type(error).__name__})" if first else type(error).__name__

@@ -58,19 +58,15 @@ class RunFolder:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                self._lock.close()
                 raise IlkError(f"{path}: another process is working on this run. Wait for it, or stop it.") from None
 
     @classmethod
     def create(cls, path: Path, record: Mapping[str, Any]) -> RunFolder:
         """Begin a new run folder; one that exists is refused."""
-        if (path / RUN).exists():
-            raise IlkError(f"{path} holds a run already. Go on with it (--resume {path}), or give another --out.")
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise IlkError(f"{path} exists and is not an empty folder. Give another --out.")
+        refuse_taken(path)
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
-            for name in (HISTORY, LEDGER):
-                (path / name).touch()
             replace(path / RUN, json.dumps(record, indent=2).encode())
         return cls(path)
 
@@ -107,9 +103,10 @@ class RunFolder:
             checkpoint, lengths = _read_checkpoint(path, method)
         with writing(self.path):
             for name, length in lengths.items():
-                if (self.path / name).stat().st_size < length:
+                if length and (not (self.path / name).exists() or (self.path / name).stat().st_size < length):
                     raise IlkError(f"{self.path / name} is shorter than its checkpoint says; the folder was changed.")
-                os.truncate(self.path / name, length)
+                if (self.path / name).exists():
+                    os.truncate(self.path / name, length)
         return checkpoint
 
     def finish(self, result: Mapping[str, Any]) -> None:
@@ -120,6 +117,19 @@ class RunFolder:
     def close(self) -> None:
         """Let other processes at it."""
         self._lock.close()
+
+
+def refuse_taken(path: Path) -> None:
+    """Refuse a folder that holds runs already, or anything else."""
+    if (path / RUN).exists() or any(path.glob("*/" + RUN)):
+        raise IlkError(f"{path} holds a run already. Go on with it (--resume {path}), or give another --out.")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise IlkError(f"{path} exists and is not an empty folder. Give another --out.")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare plain values as they are written: a cohort of 1 client is not a cohort of 1.0."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -141,17 +151,24 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         text = path.read_text()
     except OSError:
         return []
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    try:
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    except ValueError as error:
+        raise IlkError(f"{path} is damaged ({error}); the run cannot be read.") from None
 
 
 def replace(path: Path, data: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old one or the new one and nothing between."""
     temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     handle = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(handle)

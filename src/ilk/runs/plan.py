@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ilk.options import options
-from ilk.tasks import Protocol
+from ilk.protocols import Protocol
 
 
 @options
@@ -23,6 +23,6 @@ class Plan:
     model: str = "auto"
     """lenet5, mlp, your own module:callable, or auto: lenet5 for images from 16x16, else mlp."""
     protocol: Protocol = "served"
-    """Which model is measured on which data: see `ilk.tasks.evaluate.MEANING`."""
+    """Which model is measured on which data: see `ilk.protocols`."""
     eval_every: Annotated[int, Field(ge=1)] = 1
     """Evaluate all clients every so many rounds, and after the last."""

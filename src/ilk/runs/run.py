@@ -23,7 +23,7 @@ from ilk.evaluate import Evaluation, evaluate
 from ilk.method import Cohort, Method, State
 from ilk.options import plain
 from ilk.randomness import stream
-from ilk.runs.folder import PARTITION, RUN, RunFolder, read_json
+from ilk.runs.folder import PARTITION, RUN, RunFolder, read_json, same
 from ilk.runs.history import Row
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
@@ -59,6 +59,8 @@ def run(
         )
     carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
     config = configuration(method, federation, plan)
+    cohort_of(1, len(federation.ids), plan.cohort, plan.seed)
+    models.rehearse(config["model"], federation.shape, federation.classes)
     folder = _folder(Path(out), config, federation, carrier.name, resume, asked) if out is not None else None
     try:
         with one_thread():
@@ -106,13 +108,17 @@ def _folder(
 ) -> RunFolder:
     if resume:
         stored = read_json(out / RUN)["config"]
-        differing = sorted(key for key in {*stored, *config} if stored.get(key) != config.get(key))
+        differing = sorted(key for key in {*stored, *config} if not same(stored.get(key), config.get(key)))
         if differing:
             lines = "\n".join(f"  {key}: stored {stored.get(key)!r}, given {config.get(key)!r}" for key in differing)
             raise IlkError(f"{out} was begun with another configuration:\n{lines}\nResume it as it was, or begin anew.")
         return RunFolder(out)
     folder = RunFolder.create(out, {**_record(config, federation, engine), "asked": asked})
-    federation.partition.save(out / PARTITION)
+    try:
+        federation.partition.save(out / PARTITION)
+    except BaseException:
+        folder.close()
+        raise
     return folder
 
 
@@ -151,7 +157,6 @@ class _Running:
         self.method, self.federation, self.plan, self.engine, self.folder = method, federation, plan, engine, folder
         self.on_round = on_round or (lambda row: None)
         setting = Setting(federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held")
-        self.engine.open(setting)
         self.server = Server(setting, engine)
         record = read_json(folder.path / RUN) if folder else _record(config, federation, engine.name)
         self.run = Run(record, folder=folder.path if folder else None)
@@ -160,6 +165,7 @@ class _Running:
         """Play all rounds that are still to be played."""
         done = -1
         try:
+            self.engine.open(self.server.setting)
             state, done = self._begin()
             for round in range(done + 1, self.plan.rounds + 1):
                 state = self._round(round, state)

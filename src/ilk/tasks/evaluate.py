@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 
 from ilk.client import Client, Message
 from ilk.params import Vector
+from ilk.protocols import Protocol
 from ilk.tasks.score import Score, score
 from ilk.tasks.task import Training
-
-Protocol = Literal["served", "after-local", "last-held", "global"]
-
-MEANING: dict[Protocol, str] = {
-    "served": "the model that the server would send each client now, on that client's own test data",
-    "after-local": "the same after one more local training, which is then thrown away",
-    "last-held": "the model of each client's own last training (the initial one if it never trained), on its test data",
-    "global": "the model that the server would send each client now, on the test set that belongs to nobody",
-}
-
-POLICY: dict[str, str] = {
-    "own": "test samples drawn in each client's own class proportions",
-    "label-set": "all test samples of every label that the client trains on",
-    "holdout": "30 % of each client's own samples, held out",
-    "given": "what each client brought",
-}
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,15 @@ class LocalSGD:
     """How a client trains when it is asked to. The defaults are those of the PACFL and FLIS experiments."""
 
     epochs: Annotated[int, Field(ge=1)] = 10
+    """How often a client goes through its samples in a round."""
     batch_size: Annotated[int, Field(ge=1)] = 10
-    lr: Annotated[float, Field(gt=0)] = 0.01
+    """Samples a step."""
+    lr: Annotated[float, Field(gt=0, le=1e30)] = 0.01
+    """Learning rate."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """Momentum, which starts at zero in each round."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """Pull of the weights towards zero."""
 
     def train(self, client: Client, start: Vector, proximal: float = 0.0, shift: Vector | None = None) -> Vector:
         """Train from `start` on the client's own samples and return the model reached."""

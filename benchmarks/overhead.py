@@ -1,0 +1,179 @@
+"""What ilk costs: a FedAvg round on the engine `inline` against a bare PyTorch loop over the very same batches.
+
+Both train client by client in turns, in one process and on one thread, so that a busy machine slows both. ilk's round is
+all of it: reading data, training, averaging, ledger, checkpoint. The bare loop has its tensors ready and only trains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from common import Busy, Player, arguments, busy_text, experiment, median, report, setting_of
+from ilk import models
+from ilk.client import Message, Setting
+from ilk.engines import Inline, one_thread
+from ilk.evaluate import evaluate
+from ilk.params import average
+from ilk.randomness import stream
+from ilk.server import Answer
+from ilk.tasks import Evaluate
+from ilk.tasks.task import Task
+
+PROMISE, SAME = 1.10, 1e-5
+
+
+class Bare:
+    """Local training as a good PyTorch user writes it: tensors prepared once, the stock optimiser, no ``.item()``."""
+
+    def __init__(self, setting: Setting, given: argparse.Namespace) -> None:
+        federation = setting.federation
+        self.setting, self.given, self.ids = setting, given, federation.ids
+        read = (federation.read(k, "train") for k in range(len(federation.ids)))
+        self.data = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in read]
+        self.sizes = [len(y) for _, y in self.data]
+        net = models.build(setting.model, federation.shape, federation.classes, setting.seed)
+        self.module: nn.Module = net.module
+        for parameter in self.module.parameters():  # not views into one vector, as an ordinary module's are not
+            parameter.data, parameter.grad = parameter.data.clone(), None
+
+    def fit(self, client: int, start: list[torch.Tensor], round: int) -> list[torch.Tensor]:
+        """Train one client from these weights; return those that it ends with."""
+        x, y = self.data[client]
+        order = stream(self.setting.seed, "batches", round, self.ids[client])
+        module, size = self.module, self.given.batch_size
+        with torch.no_grad():
+            for parameter, value in zip(module.parameters(), start, strict=True):
+                parameter.copy_(value)
+        optimiser = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.5)
+        module.train()
+        for _ in range(self.given.epochs):
+            shuffled = torch.from_numpy(order.permutation(len(y)))
+            for inputs, labels in zip(x[shuffled].split(size), y[shuffled].split(size), strict=True):
+                optimiser.zero_grad(set_to_none=True)
+                loss = cross_entropy(module(inputs), labels)
+                loss.backward()
+                optimiser.step()
+        return [parameter.detach().clone() for parameter in module.parameters()]
+
+    def steps(self, client: int) -> int:
+        """How many SGD steps a fit of this client takes."""
+        return int(self.given.epochs * -(-self.sizes[client] // self.given.batch_size))
+
+    def mean(self, trained: Mapping[int, list[torch.Tensor]]) -> list[torch.Tensor]:
+        """Return the average over clients, weighted by samples (not timed: it belongs to ilk's side of the scales)."""
+        flat = np.stack([torch.cat([t.reshape(-1) for t in trained[k]]).numpy() for k in trained])
+        vector = torch.from_numpy(average(flat, [self.sizes[k] for k in trained])[0])
+        parts = vector.split([p.numel() for p in self.module.parameters()])
+        return [part.view(p.shape) for part, p in zip(parts, self.module.parameters(), strict=True)]
+
+
+class InTurns(Inline):
+    """The engine `inline` that lets the bare loop train each client too, before or after, and keeps both times."""
+
+    def __init__(self, bare: Bare) -> None:
+        self.bare = bare
+        self.weights = [p.detach().clone() for p in bare.module.parameters()]
+        self.slices: list[tuple[tuple[float, float], tuple[float, float]]] = []  # ilk's, the bare loop's: (wall, CPU)
+        self.bare_trained: dict[int, list[torch.Tensor]] = {}
+
+    def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterator[Answer]:
+        """Answer for one client after the other, in turns with the bare loop; evaluation is for ilk alone."""
+        if isinstance(task, Evaluate):
+            yield from super().ask(task, messages, round)
+            return
+        for index, message in messages.items():
+            took = {}
+            for who in ("ilk", "bare") if len(self.slices) % 2 else ("bare", "ilk"):
+                wall, cpu = time.perf_counter(), time.process_time()
+                if who == "ilk":
+                    [answer] = super().ask(task, {index: message}, round)
+                else:
+                    self.bare_trained[index] = self.bare.fit(index, self.weights, round)
+                took[who] = time.perf_counter() - wall, time.process_time() - cpu
+            self.slices.append((took["ilk"], took["bare"]))
+            yield answer
+
+
+def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Play the rounds; return all figures."""
+    setting = setting_of(given)
+    bare = Bare(setting, given)
+    engine = InTurns(bare)
+    player = Player(engine, setting, given, folder)
+    player.warm_up()
+    busy, fits, rests, evaluations, difference = Busy(), [], [], [], 0.0
+    played = range(1, given.rounds + 1)
+    for round in played:
+        engine.slices, engine.bare_trained = [], {}
+        began = np.array([time.perf_counter(), time.process_time()])
+        player.round(round)
+        whole = np.array([time.perf_counter(), time.process_time()]) - began
+        fits.append(engine.slices)
+        rests.append(whole - np.sum(engine.slices, axis=(0, 1)))  # what no client did: averaging, ledger, disk
+        engine.weights = bare.mean(engine.bare_trained)
+        bare_model = torch.cat([weight.reshape(-1) for weight in engine.weights]).numpy()
+        difference = max(difference, float(np.abs(bare_model - player.state.models[0]).max()))
+        evaluated = time.perf_counter()
+        evaluate(engine, player.method, player.state, "served", round)
+        evaluations.append(time.perf_counter() - evaluated)
+    player.close()
+    times = np.array(fits)  # rounds x clients x (ilk, bare) x (wall, CPU)
+    bare_round = times[:, :, 1].sum(axis=1).mean(axis=0)
+    overheads = [median(rest) / whole for rest, whole in zip(np.transpose(rests), bare_round, strict=True)]
+    ratios = np.median(times[:, :, 0] / times[:, :, 1], axis=(0, 1)) + overheads
+    quartiles = np.percentile(times[..., 0, 0] / times[..., 1, 0], [25, 75])
+    return {
+        "ratio": float(ratios[0]),
+        "ratio_cpu": float(ratios[1]),
+        "promise": PROMISE,
+        "ratio_quartiles": quartiles.tolist(),
+        "seconds_ilk": float(times[..., 0, 0].sum(axis=1).mean() + median([rest[0] for rest in rests])),
+        "seconds_bare": float(bare_round[0]),
+        "seconds_outside_clients": median([rest[0] for rest in rests]),
+        "seconds_evaluation": median(evaluations),
+        "steps_per_round": float(np.mean([sum(bare.steps(int(k)) for k in player.cohort(r)) for r in played])),
+        "largest_difference": difference,
+        "model": setting.model,
+        "busy": busy(),
+    }
+
+
+def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
+    """Say it in a few lines."""
+    low, high = found["ratio_quartiles"]
+    return "\n".join(
+        (
+            experiment(found["model"], given),
+            f"ilk   {found['seconds_ilk']:8.3f} s a round, of which {found['seconds_outside_clients']:.3f} s outside the "
+            "clients (averaging, ledger, checkpoint)",
+            f"bare  {found['seconds_bare']:8.3f} s a round ({found['steps_per_round']:.0f} SGD steps)",
+            f"ratio {found['ratio']:8.3f} by the clock (quartiles over clients {low:.3f} to {high:.3f}), "
+            f"{found['ratio_cpu']:.3f} in CPU time; promised: at most {PROMISE:.2f}",
+            f"evaluation of all {given.clients} clients: {found['seconds_evaluation']:.3f} s",
+            f"largest difference between the two final models: {found['largest_difference']:.1e}",
+            busy_text(found["busy"]),
+        )
+    )
+
+
+def main() -> None:
+    given = arguments(str(__doc__).splitlines()[0], rounds=5).parse_args()
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        found = measure(given, Path(folder) / "run")
+    if not found["largest_difference"] <= SAME:
+        raise SystemExit(f"The two did not do the same: their models differ by {found['largest_difference']:.1e}.")
+    report("overhead", given, found, words(found, given))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Smoke tests: both benchmarks run on tiny settings, and write their result into a page. Speed is not judged here."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TINY = ("--data", "digits", "--split", "iid", "--clients", "4", "--cohort", "0.5", "--epochs", "1", "--rounds", "2")
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    """Run one of the scripts in this process, as `python benchmarks/name.py ...` does."""
+
+    def call(name: str, *arguments: str) -> None:
+        script = ROOT / "benchmarks" / f"{name}.py"
+        monkeypatch.syspath_prepend(str(script.parent))
+        monkeypatch.setattr(sys, "argv", [str(script), *TINY, *arguments])
+        runpy.run_path(str(script), run_name="__main__")
+
+    yield call
+    sys.modules.pop("common", None)
+
+
+@pytest.mark.parametrize("name", ["overhead", "workers"])
+def test_runs_and_writes(name, bench, tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n<!-- {name}: begin -->\nold\n<!-- {name}: end -->\n\nrest\n")
+    bench(name, "--json", "--write", str(page))
+    result = json.loads(capsys.readouterr().out)
+    assert result["ratio"] > 0
+    assert result["asked"]["rounds"] == 2
+    assert result["busy"]["cores"] >= 1
+    text = page.read_text()
+    assert text.startswith("# Title\n")
+    assert text.endswith("rest\n")
+    assert "old" not in text
+    assert result["date"] in text
+    if name == "overhead":
+        assert result["largest_difference"] <= 1e-5
+        assert result["steps_per_round"] > 0
+
+
+def test_page_without_markers(bench, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n")
+    with pytest.raises(SystemExit, match="overhead: begin"):
+        bench("overhead", "--write", str(page))
+    assert page.read_text() == "nothing\n"
+
+
+def test_the_projects_page_has_the_markers():
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    for name in ("overhead", "workers"):
+        assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1
