@@ -28,13 +28,15 @@ class Evaluation:
 
     def summary(self, groups: NDArray[np.int64] | None) -> dict[str, Any]:
         """Return the numbers over clients that a history row holds."""
+        came = ~np.isnan(self.accuracy)  # a client that cannot be reached has no score, and spoils nobody else's
+        accuracy = self.accuracy[came] if came.any() else np.array([np.nan])
         return {
-            "accuracy": float(self.accuracy.mean()),
-            "accuracy_std": float(self.accuracy.std()),
-            "accuracy_p10": float(np.percentile(self.accuracy, 10)),
-            "accuracy_worst": float(self.accuracy.min()),
-            "f1": float(self.f1.mean()),
-            "loss": float(self.loss.mean()),
+            "accuracy": float(accuracy.mean()),
+            "accuracy_std": float(accuracy.std()),
+            "accuracy_p10": float(np.percentile(accuracy, 10)),
+            "accuracy_worst": float(accuracy.min()),
+            "f1": float(self.f1[came].mean()) if came.any() else np.nan,
+            "loss": float(self.loss[came].mean()) if came.any() else np.nan,
             "clusters": len(np.unique(self.cluster)),
             "ari": None if groups is None else float(adjusted_rand_score(groups, self.cluster)),
         }

@@ -14,6 +14,8 @@ from ilk.client import Place
 from ilk.engines.workers import receive, send
 from ilk.errors import IlkError
 
+IN_A_MODULE = "Put your tasks and models into a module that can be imported, or use the engine 'inline'."
+
 
 def main(pipe: Connection) -> None:
     """Do what the parent says, and say how it went."""
@@ -24,8 +26,11 @@ def main(pipe: Connection) -> None:
     while True:
         try:
             what, content, *new = receive(pipe)
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             return
+        except (AttributeError, ImportError) as error:
+            send(pipe, ("refused", f"A worker process cannot import what it was sent ({error}). {IN_A_MODULE}"))
+            continue
         try:
             if what == "open":
                 place, reply = Place(pickle.loads(content)), None

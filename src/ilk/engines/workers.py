@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle  # between this process and its own children only; nothing is ever read from a file
+import shutil
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from ilk.errors import IlkError
 from ilk.server import Answer
 from ilk.tasks.task import Task
 
-ArrayKey = tuple[int, tuple[int, ...], str]
+ArrayKey = tuple[int, tuple[int, ...], tuple[int, ...], str]  # address, shape, strides, type
 LARGE = 1 << 16  # bytes from which an array of the setting becomes a file that workers map
 
 
@@ -57,7 +58,7 @@ class Workers(Remembering):
         self.count = count or cores()
         self._workers: list[_Worker] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._asks = 0
+        self._asks = self._packs = 0
 
     def open(self, setting: Setting) -> None:
         """Make ready for a run; processes are started at the first one and kept for the next."""
@@ -76,14 +77,20 @@ class Workers(Remembering):
         while len(self._workers) < self.count:
             self._workers.append(_Worker())
         assert self._folder
-        packed = _pack(setting, Path(self._folder.name))
+        self._packs += 1
+        folder = Path(self._folder.name) / str(self._packs)
+        folder.mkdir()
+        packed = _pack(setting, folder)
         for worker in self._workers:
             worker.say(("open", packed))
         for worker in self._workers:
             worker.hear()
+        shutil.rmtree(folder.parent / str(self._packs - 1), ignore_errors=True)  # the run before is done with
 
     def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterator[Answer]:
         """Hand out clients, the largest first so that no worker is left with a long one at the end."""
+        if not self._workers:
+            raise RuntimeError("this engine is closed, or was never opened")
         self._asks += 1
         waiting = deque(sorted(messages, key=lambda k: -int(self.sizes[k])))
         busy: dict[_Worker, int] = {}
@@ -109,9 +116,9 @@ class Workers(Remembering):
         def refer(arrays: Message) -> dict[str, ArrayKey]:
             keys = {}
             for kind, array in arrays.items():
-                keys[kind] = key = (array.__array_interface__["data"][0], array.shape, array.dtype.str)
+                keys[kind] = key = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype.str)
                 if key not in known:
-                    new[key] = np.ascontiguousarray(array)
+                    new[key] = np.asarray(array, order="C")
                     known[key] = array  # held, so that its address stays its own while this `ask` lasts
             return keys
 
@@ -162,7 +169,7 @@ class _Worker:
     def hear(self, about: str = "start") -> Any:
         try:
             kind, content = receive(self.pipe)
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             raise self._died(about) from None
         if kind == "refused":
             raise IlkError(content)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,10 +34,12 @@ from safetensors import SafetensorError, safe_open
 from ilk.errors import IlkError
 from ilk.ledger import Entry
 from ilk.method import Method, State
+from ilk.params import digest
 
 Memory = dict[str, NDArray[Any]]
 RUN, PARTITION, HISTORY, LEDGER = "run.json", "partition.json", "history.jsonl", "ledger.jsonl"
-CHECKPOINT, RESULT = "checkpoint.safetensors", "result.json"
+CHECKPOINT, RESULT, EXPERIMENT = "checkpoint.safetensors", "result.json", "experiment.json"
+LEFTOVERS = {f".{RUN}.new", f".{EXPERIMENT}.new"}  # of a start that was killed: nothing is lost with them
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,9 @@ class RunFolder:
             content = {f"state/{name}": array for name, array in arrays.items()}
             content |= {f"memory/{k}/{name}": array for k, m in enumerate(memories) for name, array in m.items()}
             about = {"round": round, "lengths": lengths, "plain": plain, "clients": len(memories)}
-            data = safetensors.numpy.save(
-                {name: np.ascontiguousarray(array) for name, array in content.items()}, {"ilk": json.dumps(about)}
-            )
+            content = {name: np.asarray(array, order="C") for name, array in content.items()}
+            head = {"ilk": json.dumps(about), "sha256": _checksum(json.dumps(about), content)}
+            data = safetensors.numpy.save(content, head)
             replace(self.path / CHECKPOINT, data)
 
     def restore(self, method: Method[Any]) -> Checkpoint | None:
@@ -121,9 +124,13 @@ class RunFolder:
 
 def refuse_taken(path: Path) -> None:
     """Refuse a folder that holds runs already, or anything else."""
-    if (path / RUN).exists() or any(path.glob("*/" + RUN)):
+    with writing(path):
+        there = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+        held = {RUN, EXPERIMENT} & there or any(path.glob("*/" + RUN))
+        blocked = path.exists() and not path.is_dir()
+    if held:
         raise IlkError(f"{path} holds a run already. Go on with it (--resume {path}), or give another --out.")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if blocked or there - LEFTOVERS:
         raise IlkError(f"{path} exists and is not an empty folder. Give another --out.")
 
 
@@ -198,7 +205,8 @@ def writing(path: Path) -> Iterator[None]:
             errno.EROFS: "the disk is read-only; give another --out",
             errno.EACCES: "permission denied; give another --out",
         }.get(error.errno or 0, str(error))
-        saved = f" What was saved is whole: go on with --resume {path}." if (path / CHECKPOINT).exists() else ""
+        kept = os.path.exists(path / CHECKPOINT)  # unlike Path.exists, quiet where it may not look  # noqa: PTH110
+        saved = f" What was saved is whole: go on with --resume {path}." if kept else ""
         raise IlkError(f"{path} cannot be written: {what}.{saved}") from None
 
 
@@ -211,11 +219,20 @@ def _split(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, {name: value for name, value in values.items() if name not in arrays}
 
 
+def _checksum(about: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 over everything in a checkpoint, so that a flipped bit is not taken for a model."""
+    names = sorted(arrays)
+    return hashlib.sha256((about + "/".join(names) + digest(arrays[name] for name in names)).encode()).hexdigest()
+
+
 def _read_checkpoint(path: Path, method: Method[Any]) -> tuple[Checkpoint, dict[str, int]]:
     try:
         with safe_open(path, "numpy") as file:
-            about = json.loads(file.metadata()["ilk"])
+            head = file.metadata()
+            about = json.loads(head["ilk"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dict
+            if _checksum(head["ilk"], arrays) != head["sha256"]:
+                raise ValueError("its content does not match its checksum")
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise IlkError(f"The checkpoint {path} cannot be read ({error}); the run cannot be resumed.") from None
     memories: list[Memory] = [{} for _ in range(about["clients"])]

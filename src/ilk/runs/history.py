@@ -46,12 +46,11 @@ class History(Sequence[Row]):
         """Return a row, a column, or a part of the table."""
         if isinstance(key, tuple):
             rows, columns = key
-            part = self[rows]
+            part: Any = self[rows]
             if isinstance(columns, str):
                 return part[columns]
-            return (
-                {c: part[c] for c in columns} if isinstance(rows, int) else [{c: r[c] for c in columns} for r in part]
-            )
+            chosen = [{c: row.get(c) for c in columns} for row in ([part] if isinstance(rows, int) else part.rows)]
+            return chosen[0] if isinstance(rows, int) else chosen
         if isinstance(key, slice):
             return History(self.rows[key])
         if isinstance(key, int):

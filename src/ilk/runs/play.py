@@ -18,13 +18,12 @@ from ilk.method import Method
 from ilk.methods import make_method, method_class
 from ilk.options import describe, make, plain
 from ilk.runs.experiment import Experiment
-from ilk.runs.folder import RUN, read_json, refuse_taken, same, writing
+from ilk.runs.folder import EXPERIMENT, RUN, read_json, refuse_taken, same, writing
 from ilk.runs.folder import replace as write_file
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
 from ilk.runs.run import run
 
-EXPERIMENT = "experiment.json"
 AUXILIARY = 2500  # the server's samples in the FLIS experiments; never more than a tenth of the training data
 LOCAL = ("epochs", "batch_size", "lr", "momentum")
 

@@ -107,15 +107,17 @@ def _folder(
     asked: Mapping[str, Any] | None,
 ) -> RunFolder:
     if resume:
-        stored = read_json(out / RUN)["config"]
+        stored = read_json(out / RUN).get("config", {})
         differing = sorted(key for key in {*stored, *config} if not same(stored.get(key), config.get(key)))
         if differing:
             lines = "\n".join(f"  {key}: stored {stored.get(key)!r}, given {config.get(key)!r}" for key in differing)
             raise IlkError(f"{out} was begun with another configuration:\n{lines}\nResume it as it was, or begin anew.")
-        return RunFolder(out)
-    folder = RunFolder.create(out, {**_record(config, federation, engine), "asked": asked})
+        folder = RunFolder(out)
+    else:
+        folder = RunFolder.create(out, {**_record(config, federation, engine), "asked": asked})
     try:
-        federation.partition.save(out / PARTITION)
+        if not (out / PARTITION).exists():
+            federation.partition.save(out / PARTITION)
     except BaseException:
         folder.close()
         raise
