@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ilk
+from ilk.checked import describe, make, plain
 from ilk.errors import IlkError
 from ilk.methods import make_method, method_class, registry, summary
-from ilk.options import describe, make, plain
 from ilk.runs.run import cohort_of
 
 quick = settings(max_examples=100, deadline=None, database=None)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ilk import methods
+    from ilk.checked import options
     from ilk.data.federation import Federation, federation
     from ilk.data.silos import from_arrays, from_folder
     from ilk.engines.inline import Inline
     from ilk.engines.workers import Workers
     from ilk.errors import IlkError
     from ilk.method import Clustered, Cohort, Message, Method, Server, State
-    from ilk.options import options
     from ilk.runs.history import History
     from ilk.runs.plan import Plan
     from ilk.runs.result import Run
@@ -51,7 +51,7 @@ _HOMES = {
     "ilk.engines.workers": ("Workers",),
     "ilk.errors": ("IlkError",),
     "ilk.method": ("Clustered", "Cohort", "Message", "Method", "Server", "State"),
-    "ilk.options": ("options",),
+    "ilk.checked": ("options",),
     "ilk.runs.history": ("History",),
     "ilk.runs.plan": ("Plan",),
     "ilk.runs.result": ("Run",),

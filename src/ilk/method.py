@@ -21,8 +21,8 @@ from typing import ClassVar, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ilk.checked import options
 from ilk.client import Message
-from ilk.options import options
 from ilk.server import Server
 from ilk.tasks import Fit, LocalSGD
 from ilk.tasks.task import Training

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ilk.checked import describe
 from ilk.methods import make_method, registry, summary
-from ilk.options import describe
 
 
 def test_the_methods_of_the_first_issue_are_there():

@@ -14,10 +14,10 @@ import time
 import pytest
 
 import ilk
+from ilk.checked import make
 from ilk.engines import Inline
 from ilk.errors import IlkError, Interrupted
 from ilk.methods import make_method
-from ilk.options import make
 from ilk.runs.experiment import Experiment
 from ilk.runs.play import play, stored
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import typer
 from pydantic import Field
 
+from ilk.checked import describe, make, options
 from ilk.errors import IlkError, unknown
-from ilk.options import describe, make, options
 from ilk.runs.experiment import Experiment, read_config
 
 LEFT_OUT = ("methods", "set", "download")

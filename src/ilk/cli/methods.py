@@ -15,9 +15,9 @@ def methods(
     """List every method with its options."""
     from rich.text import Text
 
+    from ilk.checked import describe
     from ilk.cli.console import console
     from ilk.methods import method_class, registry, summary
-    from ilk.options import describe
 
     chosen = {name: method_class(name)} if name else registry()
     rows: list[dict[str, Any]] = [

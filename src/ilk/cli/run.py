@@ -20,10 +20,10 @@ def run(asked: Asked) -> None:
 def play(asked: Asked, several: bool) -> None:
     """Do what was asked: play an experiment, or the rest of one, and show what came out."""
     with redirect_stdout(sys.stderr):  # a model of the user's own may print; stdout is for the result
+        from ilk.checked import make
         from ilk.cli.progress import watching
         from ilk.cli.tables import show
         from ilk.engines import make_engine
-        from ilk.options import make
         from ilk.runs import play as p
         from ilk.runs.experiment import Experiment
 

@@ -9,9 +9,9 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
+from ilk.checked import make
 from ilk.errors import IlkError, unknown
 from ilk.method import Method
-from ilk.options import make
 
 
 @cache

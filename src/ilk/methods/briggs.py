@@ -20,10 +20,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.clusters import linkage as tree
 from ilk.clusters.updates import cosine_distance, euclidean_distance, manhattan_distance
 from ilk.method import Clustered, Cohort, Method, Server
-from ilk.options import options
 from ilk.params import average_clusters, gram
 from ilk.server import Answers
 from ilk.tasks import Fit

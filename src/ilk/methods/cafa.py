@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.clusters.kmeans import best_silhouette, kmeans
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.options import options
 from ilk.params import average
 from ilk.server import Answers
 from ilk.tasks import Fit

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.clusters import linkage as tree
 from ilk.clusters.updates import cosine_distance
 from ilk.method import Clustered, Cohort, Method, Server
-from ilk.options import options
 from ilk.params import average_clusters, gram
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from ilk.checked import options
 from ilk.method import Cohort, Method, Server, State
-from ilk.options import options
 from ilk.params import average
 
 

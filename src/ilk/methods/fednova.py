@@ -18,9 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.options import options
 from ilk.params import combine
 from ilk.tasks import Fit
 

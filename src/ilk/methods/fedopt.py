@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.method import Cohort, Method, Server, State
-from ilk.options import options
 from ilk.params import average
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.method import Cohort, Method, Server, State
-from ilk.options import options
 from ilk.params import average
 from ilk.tasks import Fit
 

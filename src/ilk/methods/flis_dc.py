@@ -21,9 +21,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.clusters.agreement import inference_agreement
 from ilk.method import Cohort, Method, Server, State
-from ilk.options import options
 from ilk.params import average
 
 

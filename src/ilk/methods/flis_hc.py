@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.clusters import linkage as tree
 from ilk.clusters.agreement import agreement_between, inference_agreement
 from ilk.method import Clustered, Cohort, Method, Server
-from ilk.options import options
 from ilk.params import average_clusters
 from ilk.server import NobodyAnswered
 

@@ -19,10 +19,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.errors import IlkError
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.options import options
 from ilk.params import average_clusters
 from ilk.tasks import Choice, Fit, best
 

@@ -19,10 +19,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.errors import IlkError
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.options import options
 from ilk.params import Vector, average
 from ilk.tasks import LocalSGD
 

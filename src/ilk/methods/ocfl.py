@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer
 
+from ilk.checked import options
 from ilk.clusters.grouping import GROUPINGS, Clusterer, Noise, group
 from ilk.clusters.updates import cosine_distance, temperature
 from ilk.method import Clustered, Cohort, Method, Server
-from ilk.options import options
 from ilk.params import Vector, average_clusters, gram
 from ilk.server import Answers
 from ilk.tasks import Fit

@@ -30,12 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.clusters import linkage as tree
 from ilk.clusters import split_half
 from ilk.clusters.angles import MEASURES, Measure
 from ilk.errors import IlkError
 from ilk.method import Clustered, Cohort, Method, Server
-from ilk.options import options
 from ilk.params import average_clusters
 from ilk.server import Answers, NobodyAnswered
 from ilk.tasks import Sign

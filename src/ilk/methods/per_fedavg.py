@@ -23,9 +23,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.options import options
 from ilk.params import Net, Vector, average
 from ilk.tasks import LocalSGD
 

@@ -23,9 +23,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.options import options
 from ilk.params import average
 from ilk.tasks import Fit, LocalSGD
 

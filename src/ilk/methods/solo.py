@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ilk.checked import options
 from ilk.method import Cohort, Method, Server, State
-from ilk.options import options
 from ilk.tasks import FitOwn
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from ilk.checked import options
 from ilk.data.shares import TestPolicy
 from ilk.errors import IlkError
-from ilk.options import options
 from ilk.protocols import Protocol
 
 
@@ -95,7 +95,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Write nested tables as dotted names: ``{"pacfl": {"clusters": 4}}`` as ``{"pacfl.clusters": 4}``."""
+    """Write nested tables as dotted names: ``{"method": {"option": 4}}`` as ``{"method.option": 4}``."""
     values: dict[str, Any] = {}
     for name, value in table.items():
         nested = flat(value) if isinstance(value, Mapping) else None

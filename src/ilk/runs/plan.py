@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ilk.options import options
+from ilk.checked import options
 from ilk.protocols import Protocol
 
 

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ilk.checked import describe, make, plain
 from ilk.data.datasets import FACTS
 from ilk.data.federation import Federation, federation
 from ilk.data.silos import from_folder
@@ -16,7 +17,6 @@ from ilk.engines import Engine
 from ilk.errors import IlkError
 from ilk.method import Method
 from ilk.methods import make_method, method_class
-from ilk.options import describe, make, plain
 from ilk.runs.experiment import Experiment
 from ilk.runs.folder import EXPERIMENT, RUN, read_json, refuse_taken, same, writing
 from ilk.runs.folder import replace as write_file

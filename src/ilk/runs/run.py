@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ilk import models
+from ilk.checked import plain
 from ilk.client import Setting
 from ilk.data.federation import Federation
 from ilk.engines import Engine, cores, make_engine, one_thread
 from ilk.errors import IlkError, Interrupted
 from ilk.evaluate import Evaluation, evaluate
 from ilk.method import Cohort, Method, State
-from ilk.options import plain
 from ilk.randomness import stream
 from ilk.runs.folder import PARTITION, RUN, RunFolder, read_json, same
 from ilk.runs.history import Row

@@ -19,9 +19,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from ilk.checked import options
 from ilk.client import Client
 from ilk.errors import IlkError
-from ilk.options import options
 from ilk.params import Vector
 
 
