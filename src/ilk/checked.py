@@ -59,7 +59,11 @@ def describe(cls: type[Any]) -> list[dict[str, Any]]:
     for name, field in schema.get("properties", {}).items():
         if "$ref" in field:
             nested = get_type_hints(cls)[name]
-            rows += [{**row, "name": f"{name}.{row['name']}"} for row in describe(nested)]
+            own = field.get("default", {})  # a method's own default of a nested option, as SCAFFOLD's momentum
+            rows += [
+                {**row, "name": f"{name}.{row['name']}", "default": own.get(row["name"], row["default"])}
+                for row in describe(nested)
+            ]
         else:
             types, ranges = zip(*(_type_and_range(kind) for kind in field.get("anyOf", [field])), strict=True)
             rows.append(

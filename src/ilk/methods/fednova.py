@@ -50,8 +50,8 @@ class FedNova(Method[State]):
     def round(self, server: Server, state: State, cohort: Cohort) -> State:
         """Average the updates per unit of reach, and go as far as the mean reach."""
         trained = server.ask(self.training, cohort, self.message(state))
-        p = trained.sizes / trained.sizes.sum()
-        a = trained["reach"].astype(np.float64)
-        factor = p * (p @ a) / a
+        n = trained.sizes.astype(np.float64)
+        p, a = n / n.sum(), trained["reach"].astype(np.float64)
+        stretch = (n @ a) / (n.sum() * a)  # sum_j p_j a_j / a_k: exactly 1 where all a_k are equal
         models = [state.models[0], *trained.models]
-        return State(models=combine(models, [1 - factor.sum(), *factor])[None])
+        return State(models=combine(models, [p @ (1 - stretch), *(p * stretch)])[None])

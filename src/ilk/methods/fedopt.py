@@ -43,13 +43,13 @@ class FedOpt(Method[FedOptState]):
 
     optimiser: Literal["sgd", "avgm", "adagrad", "adam", "yogi"] = "sgd"
     """The server's optimiser."""
-    server_lr: Annotated[float, Field(gt=0)] = 1.0
+    server_lr: Annotated[float, Field(gt=0, le=1e30)] = 1.0
     """The server's learning rate; the adaptive ones want about 0.01 to 0.1."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Momentum (avgm, adagrad, adam, yogi)."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
     """Memory of the squares (adam, yogi)."""
-    tau: Annotated[float, Field(gt=0)] = 1e-3
+    tau: Annotated[float, Field(gt=0, le=1e30)] = 1e-3
     """How adaptive the adaptive ones are: the smaller, the more."""
     weighted: bool = True
     """Weigh the clients by their samples."""

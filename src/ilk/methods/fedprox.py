@@ -29,7 +29,7 @@ class FedProx(Method[State]):
     name: ClassVar[str] = "fedprox"
     paper: ClassVar[str] = "Li et al., MLSys 2020"
 
-    mu: Annotated[float, Field(ge=0)] = 0.001
+    mu: Annotated[float, Field(ge=0, le=1e30)] = 0.001
     """Strength of the pull; 0 is FedAvg."""
 
     @property

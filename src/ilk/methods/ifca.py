@@ -54,6 +54,13 @@ class IFCA(Method[State]):
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Draw initial models until each is chosen by at least this share of all clients; 0: take the first."""
 
+    def __post_init__(self) -> None:
+        """Refuse shares that cannot be."""
+        if self.k * self.min_share > 1:
+            raise IlkError(
+                f"ifca: {self.k} models cannot each have {self.min_share:.0%} of the clients; use a smaller min_share."
+            )
+
     @property
     def training(self) -> Fit:
         """Train the best model and tell which it was."""

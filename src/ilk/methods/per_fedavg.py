@@ -64,6 +64,8 @@ class FitMeta:
                 theta.sub_(gradient(net, x[first], y[first]), alpha=self.alpha)
                 ahead = gradient(net, x[second], y[second])
                 theta.copy_(before)
+                if self.local.weight_decay:
+                    ahead.add_(theta, alpha=self.local.weight_decay)
                 velocity.mul_(self.local.momentum).add_(ahead)
                 theta.sub_(velocity, alpha=self.local.lr)
             self.local.check(client, theta.sum())
@@ -88,7 +90,7 @@ class PerFedAvg(Method[State]):
     paper: ClassVar[str] = "Fallah et al., NeurIPS 2020"
 
     local: LocalSGD = LocalSGD(lr=0.001)
-    alpha: Annotated[float, Field(gt=0)] = 0.01
+    alpha: Annotated[float, Field(gt=0, le=1e30)] = 0.01
     """Learning rate of the adapting step; the training's own (beta) is --lr."""
     adapt: bool = True
     """Measure each client's model after its adapting step (false: the shared model, as the PACFL code does)."""
