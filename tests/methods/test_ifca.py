@@ -192,7 +192,7 @@ def test_the_share_is_of_those_who_answer(played, planted, hand, watched):
 
 
 def test_a_share_that_cannot_be_had_is_an_error(played, toy):
-    with pytest.raises(ilk.IlkError, match=r"ifca: .* 3 initial models .* 40% .*smaller min_share or k"):
+    with pytest.raises(ilk.IlkError, match=r"ifca: 3 models cannot each have 40% .*smaller min_share"):
         played(IFCA(local=FAST, k=3, min_share=0.4), toy(12, 31, 20))
 
 
