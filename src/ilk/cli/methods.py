@@ -29,9 +29,10 @@ def methods(
         print(jsonlib.dumps({"methods": rows}))
         return
     out = console()
+    width = max(len(row["name"]) for row in rows)
     for row in rows:
         out.print(
-            Text.assemble((row["name"], "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
+            Text.assemble((f"{row['name']:<{width}}", "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
             soft_wrap=True,
         )
         options = [option for option in row["options"] if name or not option["name"].startswith("local.")]
