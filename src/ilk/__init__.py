@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ilk.engines.inline import Inline
     from ilk.engines.workers import Workers
     from ilk.errors import IlkError
-    from ilk.method import Cohort, Message, Method, Server, State
+    from ilk.method import Clustered, Cohort, Message, Method, Server, State
     from ilk.runs.history import History
     from ilk.runs.plan import Plan
     from ilk.runs.result import Run
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ilk.tasks.sgd import LocalSGD
 
 __all__ = [
+    "Clustered",
     "Cohort",
     "Federation",
     "Fit",
@@ -49,7 +50,7 @@ _HOMES = {
     "ilk.engines.inline": ("Inline",),
     "ilk.engines.workers": ("Workers",),
     "ilk.errors": ("IlkError",),
-    "ilk.method": ("Cohort", "Message", "Method", "Server", "State"),
+    "ilk.method": ("Clustered", "Cohort", "Message", "Method", "Server", "State"),
     "ilk.checked": ("options",),
     "ilk.runs.history": ("History",),
     "ilk.runs.plan": ("Plan",),

@@ -59,7 +59,11 @@ def describe(cls: type[Any]) -> list[dict[str, Any]]:
     for name, field in schema.get("properties", {}).items():
         if "$ref" in field:
             nested = get_type_hints(cls)[name]
-            rows += [{**row, "name": f"{name}.{row['name']}"} for row in describe(nested)]
+            own = field.get("default", {})  # a method's own default of a nested option, as SCAFFOLD's momentum
+            rows += [
+                {**row, "name": f"{name}.{row['name']}", "default": own.get(row["name"], row["default"])}
+                for row in describe(nested)
+            ]
         else:
             types, ranges = zip(*(_type_and_range(kind) for kind in field.get("anyOf", [field])), strict=True)
             rows.append(
@@ -68,10 +72,18 @@ def describe(cls: type[Any]) -> list[dict[str, Any]]:
                     "type": " or ".join(types),
                     "default": field.get("default"),
                     "range": ", ".join(r for r in ranges if r) or None,
-                    "help": field.get("description", ""),
+                    "help": field.get("description") or _inherited_help(cls, name),
                 }
             )
     return rows
+
+
+def _inherited_help(cls: type[Any], name: str) -> str:
+    """Return the help of an option that a base class has described."""
+    for base in cls.__bases__:
+        if name in getattr(base, "__dataclass_fields__", {}):
+            return next(str(row["help"]) for row in describe(base) if row["name"] == name)
+    return ""
 
 
 def complaint(error: ValidationError, cls: type[Any]) -> str:

@@ -60,6 +60,11 @@ class Client:
         return self.place.setting.federation.ids[self.index]
 
     @property
+    def classes(self) -> int:
+        """How many labels the federation has."""
+        return self.place.setting.federation.classes
+
+    @property
     def net(self) -> Net:
         """A network to load models into; whatever was in it before does not matter."""
         return self.place.net

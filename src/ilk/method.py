@@ -27,7 +27,7 @@ from ilk.server import Server
 from ilk.tasks import Fit, LocalSGD
 from ilk.tasks.task import Training
 
-__all__ = ["Cohort", "Message", "Method", "Server", "State"]
+__all__ = ["Clustered", "Cohort", "Message", "Method", "Server", "State"]
 
 Cohort = NDArray[np.int64]
 
@@ -37,6 +37,13 @@ class State:
     """All that a method remembers between rounds: arrays and plain values only, so that any round can be saved."""
 
     models: NDArray[np.float32]  # one row a model that the server holds
+
+
+@dataclass(frozen=True)
+class Clustered(State):
+    """One model a cluster, and who is in which."""
+
+    cluster: NDArray[np.int64]  # of each client; -1: in none yet
 
 
 S = TypeVar("S", bound=State)
@@ -61,7 +68,9 @@ class Method(Generic[S]):
         raise NotImplementedError(f"{type(self).__name__} does not say what happens in a round")
 
     def serves(self, state: S, client: int) -> Sequence[int]:
-        """Return the rows of ``state.models`` that this client is sent; by default all. It chooses among several."""
+        """Return the rows of ``state.models`` that this client is sent: its cluster's, or all, and it takes the best."""
+        if isinstance(state, Clustered) and state.cluster[client] >= 0:
+            return [int(state.cluster[client])]
         return range(len(state.models))
 
     @property

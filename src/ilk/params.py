@@ -7,7 +7,7 @@ tensor. A module's parameters are views into that vector, so nothing is copied b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 Vector = NDArray[np.float32]
+Models = Sequence[Vector] | NDArray[np.float32]  # several models; a list need not be stacked
 
 
 class Net:
@@ -46,6 +47,7 @@ class Net:
                 tensor.grad = self.gradient[start:stop].view(tensor.shape)
             start = stop
         self._viewed = viewed
+        self.layers = _layers(module)
 
     @property
     def weights(self) -> Tensor:
@@ -70,8 +72,22 @@ class Net:
         return self.vector.numpy().copy()
 
 
-def average(models: NDArray[np.float32], weights: ArrayLike) -> NDArray[np.float32]:
-    """Return one weighted mean of `models` (m x P) for each row of `weights` (k x m, or m for one row).
+def _layers(module: nn.Module) -> list[int]:
+    """Return where each layer that has trainable parameters of its own begins in the vector."""
+    first: list[int] = []
+    start = 0
+    owner = ""
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            if not first or name.rpartition(".")[0] != owner:
+                first.append(start)
+            owner = name.rpartition(".")[0]
+            start += parameter.numel()
+    return first
+
+
+def average(models: Models, weights: ArrayLike) -> NDArray[np.float32]:
+    """Return one weighted mean of `models` (m of P floats) for each row of `weights` (k x m, or m for one row).
 
     Rows need not sum to 1. A row is summed model by model in double precision, so that its bits depend on its own
     members only: a cluster that holds everybody is the same model as the mean over everybody.
@@ -81,13 +97,39 @@ def average(models: NDArray[np.float32], weights: ArrayLike) -> NDArray[np.float
         raise ValueError(f"{len(models)} models, but weights for {rows.shape[1]}")
     if (rows < 0).any() or not (rows.sum(axis=1) > 0).all():
         raise ValueError("every row of weights must be non-negative with a positive sum")
-    means = np.empty((len(rows), models.shape[1]), dtype=np.float32)
-    for mean, row in zip(means, rows / rows.sum(axis=1, keepdims=True), strict=True):
-        total = np.zeros(models.shape[1])
-        for k in np.flatnonzero(row):
-            total += row[k] * models[k].astype(np.float64)
-        mean[:] = total
-    return means
+    return np.stack([combine(models, row / row.sum()) for row in rows])
+
+
+def combine(models: Models, factors: ArrayLike) -> Vector:
+    """Return the sum of `models` times `factors`, in double precision and one model at a time."""
+    total = np.zeros(len(models[0]))
+    for model, factor in zip(models, np.asarray(factors, dtype=np.float64), strict=True):
+        if factor:
+            total += factor * model.astype(np.float64)
+    return total.astype(np.float32)
+
+
+def average_clusters(
+    old: NDArray[np.float32], trained: Models, cluster: NDArray[np.int64], weights: ArrayLike
+) -> NDArray[np.float32]:
+    """Return cluster models: the weighted mean of the models trained in each cluster; without any, the old one.
+
+    `cluster` says which cluster each trained model belongs to; -1 belongs to none.
+    """
+    models, sizes = old.copy(), np.asarray(weights)
+    for z in np.unique(cluster[cluster >= 0]):
+        models[z] = average(trained, (cluster == z) * sizes)[0]
+    return models
+
+
+def gram(models: Models, base: Vector, block: int = 1 << 18) -> NDArray[np.float64]:
+    """Return all inner products of ``model - base``, summed over blocks of entries so that nothing large is made."""
+    products = np.zeros((len(models), len(models)))
+    for start in range(0, len(base), block):
+        part = slice(start, start + block)
+        updates = np.stack([model[part].astype(np.float64) for model in models]) - base[part]
+        products += updates @ updates.T
+    return products
 
 
 def digest(arrays: Iterable[NDArray[np.generic]]) -> str:

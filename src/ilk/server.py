@@ -14,7 +14,7 @@ from ilk import models
 from ilk.client import Message, Place, Setting
 from ilk.errors import IlkError
 from ilk.ledger import Ledger
-from ilk.params import Vector
+from ilk.params import Models, Net, Vector
 from ilk.randomness import stream
 from ilk.tasks.score import predict
 from ilk.tasks.task import Task
@@ -61,9 +61,15 @@ class Answers:
         return np.stack([message[kind] for message in self.messages])
 
     @property
-    def models(self) -> NDArray[np.float32]:
-        """The models that were sent, a row for each client that answered."""
-        return self["model"]
+    def models(self) -> list[Vector]:
+        """The models that were sent, in the order of the clients; not stacked, for they may be large."""
+        return [message["model"] for message in self.messages]
+
+    def membership(self, cluster: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the cluster that each answer belongs to: the client's own, or for one that has none the one it chose."""
+        own = cluster[self.clients]
+        chosen = [int(message.get("chosen", np.array(-1))) for message in self.messages]
+        return np.where(own >= 0, own, chosen)
 
 
 @dataclass
@@ -92,16 +98,21 @@ class Server:
         return self.setting.federation.sizes
 
     @property
+    def net(self) -> Net:
+        """The network that the models are for: its layers, and how much of a model is trainable."""
+        return self.place.net
+
+    @property
     def initial_model(self) -> Vector:
         """The model that everybody starts from."""
         return self.place.initial_model
 
-    def initial_models(self, count: int) -> NDArray[np.float32]:
-        """Return different initial models; the first is `initial_model`."""
+    def initial_models(self, count: int, draw: int = 0) -> NDArray[np.float32]:
+        """Return different initial models; the first of draw 0 is `initial_model`, further draws are all new."""
         federation, setting = self.setting.federation, self.setting
         make = (
             models.initial_model(setting.model, federation.shape, federation.classes, setting.seed, which)
-            for which in range(count)
+            for which in range(draw * count, (draw + 1) * count)
         )
         return np.stack(list(make))
 
@@ -122,7 +133,7 @@ class Server:
         who = np.array([answer.client for answer in answers], dtype=np.int64)
         return Answers(who, self.sizes[who], tuple(answer.message for answer in answers))
 
-    def predict(self, models: NDArray[np.float32]) -> NDArray[np.int64]:
+    def predict(self, models: Models) -> NDArray[np.int64]:
         """Return the class that each model gives to each of the server's own (auxiliary) samples."""
         x = self.setting.federation.read_auxiliary()
         if not len(x):

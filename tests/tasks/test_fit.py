@@ -62,7 +62,7 @@ def test_it_is_validation_data_that_decides_unless_train_is_asked_for(blobs):
     models = np.stack([good_on_train, place.initial_model])
     client = place.client(0, 1, {})
     assert Fit(LOCAL).begin(client, {"models": models})[1] == 1
-    assert Fit(LOCAL, choose_on="train").begin(client, {"models": models})[1] == 0
+    assert Fit(LOCAL, choose="train-loss").begin(client, {"models": models})[1] == 0
 
 
 def test_of_equal_models_the_first_is_chosen(place):

@@ -10,6 +10,7 @@ import typer
 
 def methods(
     name: Annotated[str | None, typer.Argument(help="Show one method only.", show_default=False)] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Names and descriptions only.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
     """List every method with its options."""
@@ -28,15 +29,16 @@ def methods(
         print(jsonlib.dumps({"methods": rows}))
         return
     out = console()
+    width = max(len(row["name"]) for row in rows)
     for row in rows:
         out.print(
-            Text.assemble((row["name"], "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
+            Text.assemble((f"{row['name']:<{width}}", "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
             soft_wrap=True,
         )
         options = [option for option in row["options"] if name or not option["name"].startswith("local.")]
-        if options:
+        if options and not brief:
             out.print(_table(options))
-    if not name:
+    if not name and not brief:
         local = "--epochs, --batch-size, --lr and --momentum"
         out.print(f"\nEvery method also has {local}. Set others with --set name=value; more: ilk methods NAME.")
 

@@ -22,7 +22,6 @@ paper / released code / here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
@@ -36,8 +35,8 @@ from ilk.clusters import linkage as tree
 from ilk.clusters import split_half
 from ilk.clusters.angles import MEASURES, Measure
 from ilk.errors import IlkError
-from ilk.method import Cohort, Method, Server, State
-from ilk.params import average
+from ilk.method import Clustered, Cohort, Method, Server
+from ilk.params import average_clusters
 from ilk.server import Answers, NobodyAnswered
 from ilk.tasks import Sign
 
@@ -45,10 +44,9 @@ APART = 1e12  # a distance that is never merged over
 
 
 @dataclass(frozen=True)
-class PACFLState(State):
-    """One model a cluster, and what the clients signed."""
+class PACFLState(Clustered):
+    """One model a cluster, and what the clients signed; who has not is in none."""
 
-    cluster: NDArray[np.int64]  # of each client; -1: has not signed yet
     signatures: NDArray[np.float32]  # clients x d x widest; zero columns fill up
     noise: NDArray[np.float64]  # of each client: distance between the signatures of its two halves
     distance: NDArray[np.float64]  # clients x clients, as it was clustered; NaN where somebody has not signed
@@ -103,16 +101,8 @@ class PACFL(Method[PACFLState]):
             with suppress(NobodyAnswered):
                 state = self._enter(server, state, server.ask(self._sign(server), newcomers, {}))
         trained = server.ask(self.training, cohort, self.message(state))
-        models = state.models.copy()
-        for z in np.unique(state.cluster[trained.clients]):
-            if z >= 0:
-                models[z] = average(trained.models, (state.cluster[trained.clients] == z) * trained.sizes)[0]
-        return replace(state, models=models)
-
-    def serves(self, state: PACFLState, client: int) -> Sequence[int]:
-        """Return the client's cluster; who has not signed yet may choose among all."""
-        cluster = int(state.cluster[client])
-        return [cluster] if cluster >= 0 else range(len(state.models))
+        cluster = state.cluster[trained.clients]
+        return replace(state, models=average_clusters(state.models, trained.models, cluster, trained.sizes))
 
     def _sign(self, server: Server) -> Sign:
         return Sign(self.signature, self.vectors or split_half.vectors(server.sizes), self.distance, self.repeats)

@@ -38,7 +38,7 @@ class Evaluate:
             return client.memory.get("model", client.initial_model)
         if self.protocol == "after-local":
             trained = self.training.answer(client, message)
-            return trained["model"] if "model" in trained else client.kept["model"]
+            return client.kept["model"] if "model" in client.kept else trained["model"]  # what is sent may be a part
         return begun
 
     def _on_own_test(self, client: Client, model: Vector) -> Score:

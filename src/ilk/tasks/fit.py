@@ -6,36 +6,48 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ilk.client import Client, Message
 from ilk.params import Vector
-from ilk.tasks.score import loss_of
+from ilk.tasks.score import loss_of, score
 from ilk.tasks.sgd import LocalSGD
+
+Choice = Literal["validation-loss", "train-loss", "test-accuracy"]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Train the model received; of several, the one with the least loss on the client's validation (or train) data."""
+    """Train the model received; of several, the one that is best on the client's own data."""
 
     local: LocalSGD
-    choose_on: Literal["validation", "train"] = "validation"
+    choose: Choice = "validation-loss"
+    proximal: float = 0.0
+    tell: bool = False  # send the number of the model chosen, where there was a choice
 
     def begin(self, client: Client, message: Message) -> tuple[Vector, int]:
-        """Return the model that training starts from; of equal ones the first."""
+        """Return the model that training starts from; of equally good ones the first."""
         models = message["models"]
-        if len(models) == 1:
-            return models[0], 0
-        x, y = client.data(self.choose_on)
-        chosen = int(np.argmin([loss_of(client.net, model, x, y) for model in models]))
+        chosen = best(client, models, self.choose) if len(models) > 1 else 0
         return models[chosen], chosen
 
     def answer(self, client: Client, message: Message) -> Message:
         """Train and send the model back."""
-        start, _ = self.begin(client, message)
-        model = self.local.train(client, start)
+        start, chosen = self.begin(client, message)
+        model = self.local.train(client, start, proximal=self.proximal)
         if client.place.setting.keep_models:
             client.remember(model=model)
-        return {"model": model}
+        told = {"chosen": np.array(chosen, dtype=np.int32)} if self.tell and len(message["models"]) > 1 else {}
+        return {"model": model, **told}
+
+
+def best(client: Client, models: NDArray[np.float32], choose: Choice) -> int:
+    """Return which model is best for this client."""
+    if choose == "test-accuracy":
+        x, y = client.data("test")
+        return int(np.argmax([score(client.net, model, x, y).accuracy for model in models]))
+    x, y = client.data("train" if choose == "train-loss" else "validation")
+    return int(np.argmin([loss_of(client.net, model, x, y) for model in models]))
 
 
 @dataclass(frozen=True)

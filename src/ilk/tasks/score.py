@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -51,6 +50,18 @@ def score(net: Net, model: Vector, x: Tensor, y: Tensor) -> Score:
     predicted, truth = logits.argmax(dim=1).numpy(), y.numpy()
     return Score(
         accuracy=float((predicted == truth).mean()),
-        f1=float(f1_score(truth, predicted, average="macro")),
+        f1=macro_f1(truth, predicted),
         loss=float(cross_entropy(logits, y)),
     )
+
+
+def macro_f1(truth: NDArray[np.int64], predicted: NDArray[np.int64]) -> float:
+    """Return the mean F1 over the labels that occur in the truth or in the predictions.
+
+    scikit-learn's `f1_score`, by counting: hundreds of clients are scored each round, and its checks cost more than a
+    small network's forward pass.
+    """
+    labels = int(max(truth.max(), predicted.max())) + 1
+    right = np.bincount(truth[truth == predicted], minlength=labels)
+    named = np.bincount(truth, minlength=labels) + np.bincount(predicted, minlength=labels)
+    return float(np.mean(2 * right[named > 0] / named[named > 0]))

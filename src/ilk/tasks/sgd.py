@@ -71,14 +71,23 @@ class LocalSGD:
                         gradient.add_(push)
                     velocity.mul_(self.momentum).add_(gradient)
                     theta.add_(velocity, alpha=-self.lr)
-            self._check(client, total)
+            self.check(client, total)
         return net.read()
 
     def steps(self, samples: int) -> int:
         """How many SGD steps one fit takes on this many samples."""
         return self.epochs * int(np.ceil(samples / self.batch_size))
 
-    def _check(self, client: Client, loss: Tensor) -> None:
+    def reach(self, samples: int) -> float:
+        """How many learning rates far a constant gradient of 1 would carry the model in one fit.
+
+        With momentum rho and tau steps  a = [tau - rho (1 - rho^tau) / (1 - rho)] / (1 - rho);  without momentum a = tau.
+        """
+        tau, rho = self.steps(samples), self.momentum
+        return (tau - rho * (1 - rho**tau) / (1 - rho)) / (1 - rho)
+
+    def check(self, client: Client, loss: Tensor) -> None:
+        """Stop a training whose loss or model is no longer a finite number."""
         if not (torch.isfinite(loss) and torch.isfinite(client.net.vector).all()):
             raise IlkError(
                 f"Round {client.round}: the training of client '{client.id}' diverged (its loss or its model is no "

@@ -1,0 +1,77 @@
+"""Briggs (FL+HC): some rounds of FedAvg, then one hierarchical clustering of everybody's updates.
+
+Briggs, Fan, Andras: Federated Learning with Hierarchical Clustering of Local Updates to Improve Training on Non-IID Data,
+IJCNN 2020.
+
+    rounds < n   FedAvg over the cohort
+    round n      every client trains; d_k = theta_k - theta;  clusters = hierarchical clustering of the d_k up to a threshold
+    from then on FedAvg in each cluster, which begins with the common model and this round's updates
+
+paper / released code / here
+    OCFL's code gives cosine similarities where distances are meant, so that the least alike are put together (F13); here
+      they are distances. The paper tries thresholds from 0.05 to 0.4 and other metrics and linkages: all are options.
+    A client that did not answer in round n chooses among the clusters' models whenever it is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ilk.checked import options
+from ilk.clusters import linkage as tree
+from ilk.clusters.updates import cosine_distance, euclidean_distance, manhattan_distance
+from ilk.method import Clustered, Cohort, Method, Server
+from ilk.params import average_clusters, gram
+from ilk.server import Answers
+from ilk.tasks import Fit
+
+
+@options
+class Briggs(Method[Clustered]):
+    """Some rounds of FedAvg, then one hierarchical clustering of all clients' updates."""
+
+    name: ClassVar[str] = "briggs"
+    paper: ClassVar[str] = "Briggs et al., IJCNN 2020"
+
+    at_round: Annotated[int, Field(ge=1)] = 20
+    """The round in which everybody is asked and clustered."""
+    metric: Literal["cosine", "euclidean", "manhattan"] = "cosine"
+    """Distance between two updates."""
+    linkage: tree.Linkage = "upgma"
+    """Distance between two clusters."""
+    threshold: Annotated[float, Field(ge=0)] = 0.05
+    """Clusters join up to this distance."""
+
+    @property
+    def training(self) -> Fit:
+        """Train; who is in no cluster yet tells which model it chose."""
+        return Fit(self.local, tell=True)
+
+    def start(self, server: Server) -> Clustered:
+        """Begin with one cluster of all."""
+        return Clustered(server.initial_model[None], np.zeros(len(server.everyone), np.int64))
+
+    def round(self, server: Server, state: Clustered, cohort: Cohort) -> Clustered:
+        """Average in each cluster; in one round, find the clusters first."""
+        now = server.round == self.at_round
+        trained = server.ask(self.training, server.everyone if now else cohort, self.message(state))
+        if now:
+            found = self._group(server, state, trained)
+            cluster = np.full(len(server.everyone), -1)
+            cluster[trained.clients] = found
+            state = Clustered(np.repeat(state.models, found.max() + 1, axis=0), cluster)
+        membership = trained.membership(state.cluster)
+        return Clustered(average_clusters(state.models, trained.models, membership, trained.sizes), state.cluster)
+
+    def _group(self, server: Server, state: Clustered, trained: Answers) -> tree.Labels:
+        """Cluster the clients by their updates."""
+        size = server.net.trainable
+        updates, base = [model[:size] for model in trained.models], state.models[0, :size]
+        if self.metric == "manhattan":
+            distance = manhattan_distance(updates)
+        else:
+            distance = (cosine_distance if self.metric == "cosine" else euclidean_distance)(gram(updates, base))
+        return tree.cut_at(tree.tree(distance, self.linkage), self.threshold)
