@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ilk.engines.workers import Workers
     from ilk.errors import IlkError
     from ilk.method import Clustered, Cohort, Message, Method, Server, State
+    from ilk.params import average
     from ilk.runs.history import History
     from ilk.runs.plan import Plan
     from ilk.runs.result import Run
@@ -36,6 +37,7 @@ __all__ = [
     "Server",
     "State",
     "Workers",
+    "average",
     "federation",
     "from_arrays",
     "from_folder",
@@ -52,6 +54,7 @@ _HOMES = {
     "ilk.errors": ("IlkError",),
     "ilk.method": ("Clustered", "Cohort", "Message", "Method", "Server", "State"),
     "ilk.checked": ("options",),
+    "ilk.params": ("average",),
     "ilk.runs.history": ("History",),
     "ilk.runs.plan": ("Plan",),
     "ilk.runs.result": ("Run",),
@@ -76,3 +79,8 @@ def __getattr__(name: str) -> Any:
             if method.__name__ == name:
                 return method
     raise AttributeError(f"module 'ilk' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """List the public names and the methods' classes, for completion."""
+    return [*__all__, *(method.__name__ for method in import_module("ilk.methods").registry().values())]

@@ -100,13 +100,20 @@ def average(models: Models, weights: ArrayLike) -> NDArray[np.float32]:
     return np.stack([combine(models, row / row.sum()) for row in rows])
 
 
-def combine(models: Models, factors: ArrayLike) -> Vector:
-    """Return the sum of `models` times `factors`, in double precision and one model at a time."""
-    total = np.zeros(len(models[0]))
-    for model, factor in zip(models, np.asarray(factors, dtype=np.float64), strict=True):
-        if factor:
-            total += factor * model.astype(np.float64)
-    return total.astype(np.float32)
+def combine(models: Models, factors: ArrayLike, block: int = 1 << 18) -> Vector:
+    """Return the sum of `models` times `factors`, in double precision, one model and one block of entries at a time."""
+    weights = np.asarray(factors, dtype=np.float64)
+    if len(weights) != len(models):
+        raise ValueError(f"{len(models)} models, but factors for {len(weights)}")
+    result = np.empty(len(models[0]), dtype=np.float32)
+    for start in range(0, len(result), block):
+        part = slice(start, start + block)
+        total = np.zeros(len(result[part]))
+        for model, weight in zip(models, weights, strict=True):
+            if weight:
+                total += weight * model[part].astype(np.float64)
+        result[part] = total
+    return result
 
 
 def average_clusters(
@@ -122,12 +129,13 @@ def average_clusters(
     return models
 
 
-def gram(models: Models, base: Vector, block: int = 1 << 18) -> NDArray[np.float64]:
+def gram(models: Models, base: Vector, block: int = 1 << 16) -> NDArray[np.float64]:
     """Return all inner products of ``model - base``, summed over blocks of entries so that nothing large is made."""
     products = np.zeros((len(models), len(models)))
     for start in range(0, len(base), block):
         part = slice(start, start + block)
-        updates = np.stack([model[part].astype(np.float64) for model in models]) - base[part]
+        updates = np.stack([model[part] for model in models], dtype=np.float64)
+        updates -= base[part]
         products += updates @ updates.T
     return products
 

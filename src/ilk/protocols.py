@@ -18,4 +18,6 @@ POLICY: dict[str, str] = {
     "label-set": "all test samples of every label that the client trains on",
     "holdout": "30 % of each client's own samples, held out",
     "given": "what each client brought",
+    "mixed": "what each client brought, or 30 % of its own samples held out where it brought none",
+    "whole": "the whole test split of each client's own data set",
 }

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ilk import models
 from ilk.client import Message, Place, Setting
-from ilk.errors import IlkError
 from ilk.ledger import Ledger
 from ilk.params import Models, Net, Vector
 from ilk.randomness import stream
@@ -66,9 +65,9 @@ class Answers:
         return [message["model"] for message in self.messages]
 
     def membership(self, cluster: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the cluster that each answer belongs to: the client's own, or for one that has none the one it chose."""
+        """Return the cluster that each answer belongs to: the client's own, or if it has none the one that it chose."""
         own = cluster[self.clients]
-        chosen = [int(message.get("chosen", np.array(-1))) for message in self.messages]
+        chosen = [int(message.get("chosen", np.array(0))) for message in self.messages]
         return np.where(own >= 0, own, chosen)
 
 
@@ -135,13 +134,8 @@ class Server:
 
     def predict(self, models: Models) -> NDArray[np.int64]:
         """Return the class that each model gives to each of the server's own (auxiliary) samples."""
+        self.setting.federation.require_auxiliary()
         x = self.setting.federation.read_auxiliary()
-        if not len(x):
-            raise IlkError(
-                "This method compares models on data that the server owns, and this federation has none. Hold some out "
-                "of training before the split (--auxiliary 100, or auxiliary=100 in ilk.federation), or give your own "
-                "(auxiliary=x in ilk.from_arrays)."
-            )
         inputs = torch.from_numpy(x)
         return np.stack([predict(self.place.net, model, inputs) for model in models])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 import typer
@@ -94,10 +94,10 @@ def _understood(given: Mapping[str, Any]) -> Asked:
     line = {name: value for name, value in given.items() if value not in (None, [], False)}
     file = read_config(line["config"]) if "config" in line else {}
     line.pop("config", None)
-    experiments, playings = (set(cls.__dataclass_fields__) for cls in (Experiment, Playing))
+    experiments, playings = ({f.name for f in fields(cls)} for cls in (Experiment, Playing))
     for name in file:
         if name not in experiments | playings | {"method"}:
-            raise unknown(f"option in {given['config']}", name, [*experiments, *playings, "method"])
+            raise unknown(f"option for {given['config']}:", name, [*experiments, *playings, "method"])
     methods = line.pop("methods", None) or _list(file.get("methods", file.get("method", [])))
     texts = {row["name"] for cls in (Experiment, Playing) for row in describe(cls) if "number" not in row["type"]}
     settings = assignments(line.pop("set", []))

@@ -59,6 +59,8 @@ def split(
 
     if seed < 0:
         raise IlkError(f"--seed {seed} is not allowed. Allowed: a whole number (>= 0); default 0.")
+    if split.endswith(".json"):
+        raise IlkError(f"--split {split} is a partition file already. Copy it, or give a rule such as rotate:4.")
     if out.suffix != ".json":
         raise IlkError(f"The partition file {out} must have a name that ends in .json; --split knows it by that.")
     if out.exists():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -13,6 +12,7 @@ from sklearn.cluster import HDBSCAN, AffinityPropagation, MeanShift
 from ilk.clusters.kmeans import best_silhouette, kmeans
 from ilk.clusters.linkage import by_first_member
 from ilk.errors import IlkError
+from ilk.own import find, words
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -68,7 +68,7 @@ GROUPINGS: dict[str, Callable[[Array, int | None, int], Labels]] = {
 def group(distance: Array, grouping: str | Clusterer, k: int | None, noise: Noise, seed: int) -> Labels:
     """Cluster a distance matrix, and say where the noise (label -1) goes. Clusters are numbered by first members."""
     if isinstance(grouping, str):
-        labels = GROUPINGS[grouping](distance, k, seed) if grouping in GROUPINGS else _own(grouping)(distance)
+        labels = named(grouping)(distance, k, seed)
     else:
         labels = np.asarray(grouping.fit_predict(distance), dtype=np.int64)
     if noise != "pooled":
@@ -87,14 +87,17 @@ def place_noise(distance: Array, labels: Labels, noise: Noise) -> Labels:
     return placed
 
 
-def _own(name: str) -> Callable[[Array], Labels]:
-    """Return the `fit_predict` of the user's own ``module:callable``."""
-    module, _, attribute = name.partition(":")
+def named(name: str) -> Callable[[Array, int | None, int], Labels]:
+    """Return the grouping of this name, or the user's own ``module:callable`` that makes an object with fit_predict."""
+    if name in GROUPINGS:
+        return GROUPINGS[name]
+    make = find("grouping", name)
     try:
-        clusterer = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError, ValueError) as error:
+        clusterer = make()
+    except Exception as error:
         raise IlkError(
-            f"grouping = '{name}' is not allowed ({error}). Allowed: {', '.join(GROUPINGS)}, or module:callable that "
-            "makes an object with fit_predict."
-        ) from None
-    return lambda distance: np.asarray(clusterer.fit_predict(distance), dtype=np.int64)
+            f"The grouping '{name}' cannot be made: {words(error)}. It is called without arguments."
+        ) from error
+    if not isinstance(clusterer, Clusterer):
+        raise IlkError(f"The grouping '{name}' made {type(clusterer).__name__}; it must have fit_predict.")
+    return lambda distance, k, seed: np.asarray(clusterer.fit_predict(distance), dtype=np.int64)

@@ -13,7 +13,8 @@ Array = NDArray[np.float64]
 def cosine_similarity(gram: Array) -> Array:
     """Return the cosines of vectors with these inner products; a zero vector has cosine 0 with everything."""
     norms = np.sqrt(np.diag(gram))
-    similarity = gram / np.maximum(np.outer(norms, norms), 1e-12)
+    lengths = np.where(norms > 0, norms, 1.0)
+    similarity = gram / lengths / lengths[:, None]
     np.fill_diagonal(similarity, 1.0)
     clipped: Array = np.clip(similarity, -1.0, 1.0)
     return clipped

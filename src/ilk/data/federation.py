@@ -85,17 +85,30 @@ class Federation:
 
     def read_test(self) -> Samples:
         """Return the global test set: every source's own test split, with the labels of this federation."""
-        if not all(len(source.y_test) for source in self.sources.values()):
-            raise IlkError(
-                "The protocol 'global' needs a test set that belongs to no client, and this federation has none. "
-                "Give one (test=(x, y) in Python), or use the protocol 'served'."
-            )
+        self.require_test()
         shifts = {share.source: share.labels for share in self.partition.shares if len(self.sources) > 1}
         parts = [
             self._view(source, "test", np.arange(len(source.y_test)), Share.plain(name, shifts.get(name)))
             for name, source in self.sources.items()
         ]
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+
+    def require_test(self) -> None:
+        """Refuse a federation that has no test set of its own."""
+        if not all(len(source.y_test) for source in self.sources.values()):
+            raise IlkError(
+                "The protocol 'global' needs a test set that belongs to no client, and this federation has none. "
+                "Give one (test=(x, y) in Python, _test.npz in a folder), or use the protocol 'served'."
+            )
+
+    def require_auxiliary(self) -> None:
+        """Refuse a federation whose server owns no data."""
+        if not len(self.partition.auxiliary):
+            raise IlkError(
+                "This method compares models on data that the server owns, and this federation has none. Hold some out of "
+                "training before the split (--auxiliary 100; auxiliary=100 in ilk.federation), or give your own "
+                "(auxiliary=x in ilk.from_arrays, _auxiliary.npz in a folder)."
+            )
 
     def read_auxiliary(self) -> NDArray[np.float32]:
         """Return the server's own, unlabelled inputs: samples held out of training before the split."""
@@ -139,8 +152,8 @@ def federation(
         sources = _load(sources_of(frozen.data), data_dir, download)
         check(frozen, labels_of(sources))
         return Federation(sources, frozen)
-    sources = _load(sources_of("mix4" if str(split) == "mix4" else data), data_dir, download)
-    name = "mix4" if str(split) == "mix4" else data
+    sources = _load(sources_of("mix4" if str(split).lower() == "mix4" else data), data_dir, download)
+    name = "mix4" if str(split).lower() == "mix4" else data
     return Federation(
         sources, partition(name, str(split), labels_of(sources), clients, seed, test_policy, auxiliary=auxiliary)
     )

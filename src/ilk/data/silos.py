@@ -53,7 +53,7 @@ def from_arrays(
         validation, train = np.split(train, [max(round(0.1 * len(train)), 1) if len(train) > 1 else 0])
         if not len(train) or not len(held):
             raise IlkError(f"Client '{name}' has {len(y)} samples; it needs at least one to train on and one to test.")
-        group = None if groups is None else groups.get(str(name))
+        group = None if groups is None else groups.get(name)
         shares.append(Share(str(name), "arrays", train, validation, held, test_from="train", group=group))
         xs.append(x)
         ys.append(y)
@@ -83,14 +83,15 @@ def from_arrays(
         origin="the caller's arrays",
     )
     labels = labels_of({"arrays": everything})["arrays"]
-    given = any(len(arrays) == 4 for arrays in clients.values())
+    brought = [len(arrays) == 4 for arrays in clients.values()]
+    policy = "given" if all(brought) else "mixed" if any(brought) else "holdout"
     content = hashlib.sha256(everything.x_train.tobytes() + everything.x_test.tobytes()).hexdigest()
     return Federation(
         {"arrays": everything},
         Partition(
             data="arrays",
             split="given",
-            test_policy="given" if given else "holdout",
+            test_policy=policy,
             seed=seed,
             classes=classes,
             shares=tuple(shares),

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from ilk.checked import make
@@ -24,11 +24,22 @@ def registry() -> Mapping[str, type[Method[Any]]]:
             if isinstance(thing, type) and issubclass(thing, Method) and thing.name:
                 found[thing.name] = thing
     for entry in entry_points(group="ilk.methods"):
-        other = entry.load()
-        if not (isinstance(other, type) and issubclass(other, Method)):
-            raise IlkError(f"The entry point '{entry.name}' ({entry.value}) is not a subclass of ilk.Method.")
-        found.setdefault(entry.name, other)
+        found[entry.name] = _of_another_package(entry, found)
     return dict(sorted(found.items()))
+
+
+def _of_another_package(entry: EntryPoint, taken: Mapping[str, Any]) -> type[Method[Any]]:
+    """Load an entry point, and refuse by name what is no method or cannot be called by its name."""
+    who = f"The method '{entry.name}' of another package ({entry.value})"
+    try:
+        method = entry.load()
+    except Exception as error:
+        raise IlkError(f"{who} cannot be imported: {error} ({type(error).__name__}). Mend or uninstall it.") from error
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise IlkError(f"{who} is not a subclass of ilk.Method. Mend or uninstall it.")
+    if entry.name in taken or method.name != entry.name:
+        raise IlkError(f"{who} must have a name of its own, the same in the class (it says '{method.name}') as here.")
+    return method
 
 
 def method_class(name: str) -> type[Method[Any]]:

@@ -15,6 +15,7 @@ paper / released code / here
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -29,8 +30,15 @@ from ilk.server import Answers
 from ilk.tasks import Fit
 
 
+@dataclass(frozen=True)
+class BriggsState(Clustered):
+    """One model a cluster, and whether the clusters have been found."""
+
+    clustered: bool
+
+
 @options
-class Briggs(Method[Clustered]):
+class Briggs(Method[BriggsState]):
     """Some rounds of FedAvg, then one hierarchical clustering of all clients' updates."""
 
     name: ClassVar[str] = "briggs"
@@ -50,23 +58,23 @@ class Briggs(Method[Clustered]):
         """Train; who is in no cluster yet tells which model it chose."""
         return Fit(self.local, tell=True)
 
-    def start(self, server: Server) -> Clustered:
+    def start(self, server: Server) -> BriggsState:
         """Begin with one cluster of all."""
-        return Clustered(server.initial_model[None], np.zeros(len(server.everyone), np.int64))
+        return BriggsState(server.initial_model[None], np.zeros(len(server.everyone), np.int64), clustered=False)
 
-    def round(self, server: Server, state: Clustered, cohort: Cohort) -> Clustered:
+    def round(self, server: Server, state: BriggsState, cohort: Cohort) -> BriggsState:
         """Average in each cluster; in one round, find the clusters first."""
-        now = server.round == self.at_round
+        now = server.round >= self.at_round and not state.clustered  # later, if that round was void
         trained = server.ask(self.training, server.everyone if now else cohort, self.message(state))
         if now:
             found = self._group(server, state, trained)
             cluster = np.full(len(server.everyone), -1)
             cluster[trained.clients] = found
-            state = Clustered(np.repeat(state.models, found.max() + 1, axis=0), cluster)
+            state = BriggsState(np.repeat(state.models, found.max() + 1, axis=0), cluster, clustered=True)
         membership = trained.membership(state.cluster)
-        return Clustered(average_clusters(state.models, trained.models, membership, trained.sizes), state.cluster)
+        return replace(state, models=average_clusters(state.models, trained.models, membership, trained.sizes))
 
-    def _group(self, server: Server, state: Clustered, trained: Answers) -> tree.Labels:
+    def _group(self, server: Server, state: BriggsState, trained: Answers) -> tree.Labels:
         """Cluster the clients by their updates."""
         size = server.net.trainable
         updates, base = [model[:size] for model in trained.models], state.models[0, :size]

@@ -5,14 +5,15 @@ EuCNC 2025. Also its two parts alone: CBCC (cbcc) and ABFA (abfa).
 
     CBCC   once: v_i = label histogram of client i / n_i;  k-means of the v_i with the k of the best silhouette
            w_i^K = size of i's cluster / n
-    ABFA   each round: A_i = sum_j a_ij S_j / sum_j S_j,  a_ij = accuracy of theta_i on the validation data of j (i too)
+    ABFA   each round: A_i = sum_j a_ij S_j / sum_j S_j,  S_j = training samples of j,
+           a_ij = accuracy of theta_i on the validation data of j (i too)
     CAFA   w_i ~ w_i^K w_i^A over the cohort;  theta <- sum_i w_i theta_i
 
 paper / released code / here
     k: the released training takes a fixed k = 6 (F15); the paper and this file the best silhouette (`k` fixes it).
     Histograms are of all data that is not for testing. They show the server each client's labels.
     Peers' models go through the server to the other clients of the cohort: m (m - 1) models a round, in the ledger.
-      `peers` lets each model be judged by a random few only. If nobody gets anything right, all weigh the same.
+      `peers` lets each model be judged by a random few only. If no model gets anything right, A_i is the same for all.
     The clients' own sizes do not enter, as in the paper. The CAFA authors train their baselines on more data than CAFA
       (F15); here all methods have the same.
 """
@@ -79,18 +80,12 @@ class CAFAState(State):
 
 
 @options
-class CAFA(Method[CAFAState]):
-    """One model, in whose mean clients weigh by how usual their labels are and how good their models are for others."""
+class Weighing(Method[CAFAState]):
+    """One model in whose mean clients weigh by their labels, by their models' accuracy for others, or by both."""
 
-    name: ClassVar[str] = "cafa"
     paper: ClassVar[str] = "Zhang et al., EuCNC 2025"
     by_labels: ClassVar[bool] = True
     by_accuracy: ClassVar[bool] = True
-
-    k: Annotated[int, Field(ge=2)] | None = None
-    """Clusters of label histograms; default: the number with the best silhouette."""
-    peers: Annotated[int, Field(ge=1)] | None = None
-    """Each model is judged by this many random others; default: by the whole cohort."""
 
     @property
     def training(self) -> Fit:
@@ -105,7 +100,9 @@ class CAFA(Method[CAFAState]):
             sent = server.ask(Histogram(), server.everyone, {})
             shares = sent["histogram"] / sent["histogram"].sum(axis=1, keepdims=True)
             seed = int(server.stream("k-means").integers(2**31))
-            cluster[sent.clients] = kmeans(shares, self.k, seed) if self.k else best_silhouette(shares, seed)
+            cluster[sent.clients] = (
+                kmeans(shares, k, seed) if (k := getattr(self, "k", None)) else best_silhouette(shares, seed)
+            )
         sizes = np.bincount(cluster[cluster >= 0], minlength=1)
         usual = np.where(cluster >= 0, sizes[cluster], sizes.min()) / n if self.by_labels else np.ones(n)
         return CAFAState(server.initial_model[None], usual, cluster, cluster == int(np.argmax(sizes)))
@@ -116,8 +113,6 @@ class CAFA(Method[CAFAState]):
         weights = state.usual[trained.clients]
         if self.by_accuracy:
             weights = weights * self._accuracies(server, trained)
-        if not weights.any():
-            weights = np.ones(len(trained))
         return CAFAState(average(trained.models, weights), state.usual, state.label_cluster, state.iid)
 
     def _accuracies(self, server: Server, trained: Answers) -> NDArray[np.float64]:
@@ -131,29 +126,55 @@ class CAFA(Method[CAFAState]):
             tested = [position[int(k)], *judged[position[int(k)]]]
             right[tested] += size * message["accuracies"]
             asked[tested] += size
-        return right / np.maximum(asked, 1)
+        if not right.any():
+            return np.ones(len(trained))
+        usual = right.sum() / asked.sum()  # for a model whose judges were all silent
+        return np.where(asked > 0, right / np.maximum(asked, 1), usual)
 
     def _who_judges_whom(self, server: Server, m: int) -> list[NDArray[np.int64]]:
         """Return for each client of the cohort which others' models it is sent."""
         random = server.stream("peers")
         others = [np.delete(np.arange(m), i) for i in range(m)]
-        if self.peers is None or self.peers >= m - 1:
+        peers = getattr(self, "peers", None)
+        if peers is None or peers >= m - 1:
             return others
-        judges = [random.choice(others[i], self.peers, replace=False) for i in range(m)]  # of model i
+        judges = [random.choice(others[i], peers, replace=False) for i in range(m)]  # of model i
         return [np.array([i for i in range(m) if j in judges[i]], dtype=np.int64) for j in range(m)]
 
 
+K = Annotated[int, Field(ge=2)] | None
+PEERS = Annotated[int, Field(ge=1)] | None
+
+
 @options
-class CBCC(CAFA):
+class CAFA(Weighing):
+    """One model, in whose mean clients weigh by how usual their labels are and how good their models are for others."""
+
+    name: ClassVar[str] = "cafa"
+
+    k: K = None
+    """Clusters of label histograms; default: the number with the best silhouette."""
+    peers: PEERS = None
+    """Each model is judged by this many random others; default: by the whole cohort."""
+
+
+@options
+class CBCC(Weighing):
     """CAFA's first part alone: clients weigh by how usual their labels are."""
 
     name: ClassVar[str] = "cbcc"
     by_accuracy: ClassVar[bool] = False
 
+    k: K = None
+    """Clusters of label histograms; default: the number with the best silhouette."""
+
 
 @options
-class ABFA(CAFA):
+class ABFA(Weighing):
     """CAFA's second part alone: clients weigh by how good their models are for others."""
 
     name: ClassVar[str] = "abfa"
     by_labels: ClassVar[bool] = False
+
+    peers: PEERS = None
+    """Each model is judged by this many random others; default: by the whole cohort."""

@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer
 
 from ilk.checked import options
-from ilk.clusters.grouping import GROUPINGS, Clusterer, Noise, group
+from ilk.clusters.grouping import GROUPINGS, Clusterer, Noise, group, named
 from ilk.clusters.updates import cosine_distance, temperature
 from ilk.method import Clustered, Cohort, Method, Server
-from ilk.params import Vector, average_clusters, gram
+from ilk.params import Vector, average_clusters, combine, gram
 from ilk.server import Answers
 from ilk.tasks import Fit
 
@@ -82,6 +82,8 @@ class OCFL(Method[OCFLState]):
 
     def start(self, server: Server) -> OCFLState:
         """Begin with one cluster of all."""
+        if isinstance(self.grouping, str):
+            named(self.grouping)  # a wrong name is said now, not in the round of clustering
         everyone = np.zeros(len(server.everyone), np.int64)
         return OCFLState(server.initial_model[None], everyone, None, None, np.empty((0, 0), np.float32))
 
@@ -112,9 +114,9 @@ class OCFL(Method[OCFLState]):
         cluster = np.full(len(state.cluster), -1)
         cluster[trained.clients] = found
         lengths = np.sqrt(np.maximum(np.diag(products), 1e-24))
-        directions = np.stack(
-            [_mean_direction(trained.models, base, lengths, found == z) for z in range(found.max() + 1)]
-        )
+        late = (cluster < 0).any()
+        means = [_mean_direction(trained.models, base, lengths, found == z) for z in range(found.max() + 1) if late]
+        directions = np.stack(means) if late else state.directions  # kept only where somebody is still to come
         models = np.repeat(state.models, found.max() + 1, axis=0)
         return replace(state, models=models, cluster=cluster, clustered_at=server.round, directions=directions), found
 
@@ -123,11 +125,8 @@ def _mean_direction(
     models: list[Vector], base: Vector, lengths: NDArray[np.float64], members: NDArray[np.bool_]
 ) -> Vector:
     """Return the mean of the members' updates, each made to have length 1."""
-    total = np.zeros(len(base))
-    for i in np.flatnonzero(members):
-        total += (models[i][: len(base)].astype(np.float64) - base) / lengths[i]
-    mean: Vector = (total / members.sum()).astype(np.float32)
-    return mean
+    factors = members / lengths / members.sum()
+    return combine([*(model[: len(base)] for model in models), base], [*factors, -factors.sum()])
 
 
 def _attribute(state: OCFLState, trained: Answers, began: NDArray[np.int64], size: int) -> OCFLState:

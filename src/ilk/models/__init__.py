@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -14,6 +11,7 @@ from torch import nn
 from ilk.errors import IlkError, unknown
 from ilk.models.lenet import lenet5
 from ilk.models.mlp import mlp
+from ilk.own import find, words
 from ilk.params import Net, Vector
 from ilk.randomness import torch_seed
 
@@ -57,7 +55,7 @@ def rehearse(name: str, shape: tuple[int, ...], classes: int) -> None:
         with torch.inference_mode():
             outputs = net.module(torch.zeros(2, *shape))
     except Exception as error:
-        raise IlkError(f"The model '{name}' cannot take inputs of shape {shape}: {_words(error)}.") from error
+        raise IlkError(f"The model '{name}' cannot take inputs of shape {shape}: {words(error)}.") from error
     found = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
     if found != (2, classes):
         raise IlkError(
@@ -73,31 +71,15 @@ def _named(name: str) -> Callable[[tuple[int, ...], int], nn.Module]:
 
 def _own(name: str, shape: tuple[int, ...], classes: int) -> nn.Module:
     """Call the user's ``module:callable``, with `shape` and `classes` where it has parameters of these names."""
-    module_name, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:  # a command-line user's file lies in the folder they stand in
-        sys.path.insert(0, here)
-    try:
-        make = getattr(importlib.import_module(module_name), attribute)
-    except (Exception, SystemExit) as error:
-        raise IlkError(
-            f"The model '{name}' cannot be imported: {_words(error)}. Give it as module:callable, such that "
-            f"`from module import callable` works in {here}."
-        ) from error
+    make = find("model", name)
     try:
         wanted = inspect.signature(make).parameters
         made = make(**{key: value for key, value in {"shape": shape, "classes": classes}.items() if key in wanted})
     except (Exception, SystemExit) as error:
         raise IlkError(
-            f"The model '{name}' cannot be made: {_words(error)}. It is called with `shape` and `classes`, where it has "
+            f"The model '{name}' cannot be made: {words(error)}. It is called with `shape` and `classes`, where it has "
             "parameters of these names, and with nothing else."
         ) from error
     if not isinstance(made, nn.Module):
         raise IlkError(f"The model '{name}' returned {type(made).__name__}; it must return a torch.nn.Module.")
     return made
-
-
-def _words(error: BaseException) -> str:
-    """Return an exception as a person can use it: its kind and its first line."""
-    first = str(error).strip().splitlines()
-    return f"{first[0]} ({type(error).__name__})" if first else type(error).__name__

@@ -68,7 +68,9 @@ class Experiment:
         return self.seeds or (self.seed,)
 
     def __post_init__(self) -> None:
-        """Refuse the same run twice."""
+        """Refuse the same run twice, and data that would be ignored."""
+        if self.split == "mix4" and self.data not in (Experiment.data, "mix4"):
+            raise IlkError(f"The split mix4 brings its own four data sets; leave --data {self.data} away.")
         for what, values in (("methods", self.methods), ("--seeds", self.seeds)):
             twice = sorted({value for value in values if values.count(value) > 1}, key=str)
             if twice:

@@ -213,6 +213,25 @@ def writing(path: Path) -> Iterator[None]:
 S = TypeVar("S", bound=State)
 
 
+def check_state(method: Method[Any], state: State) -> None:
+    """Refuse a state that could not be read back: of another class than `start` says, or with values that are not plain."""
+    returned, annotated = type(state).__name__, state_type(method).__name__
+    if type(state) is not state_type(method):
+        raise IlkError(
+            f"{method.name}: start() returned {returned}, but its annotation says {annotated}. "
+            f"Write `def start(self, server) -> {returned}`, so that a resumed run can be read back."
+        )
+    for name, value in _split(state)[1].items():
+        try:
+            plain = json.loads(json.dumps(value)) == value
+        except TypeError:
+            plain = False
+        if not plain:
+            raise IlkError(
+                f"{method.name}: the state's field '{name}' holds {value!r}; allowed: arrays, numbers, texts, lists."
+            )
+
+
 def _split(state: State) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     values = {field.name: getattr(state, field.name) for field in fields(state)}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
@@ -249,5 +268,5 @@ def _read_checkpoint(path: Path, method: Method[Any]) -> tuple[Checkpoint, dict[
 
 def state_type(method: Method[Any]) -> type[State]:
     """Return the class of a method's state: what its `start` says that it returns."""
-    returned = get_type_hints(type(method).start)["return"]
+    returned = get_type_hints(type(method).start).get("return")
     return returned if isinstance(returned, type) else State

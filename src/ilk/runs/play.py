@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ilk.checked import describe, make, plain
-from ilk.data.datasets import FACTS
+from ilk.data.datasets import FACTS, load
 from ilk.data.federation import Federation, federation
 from ilk.data.silos import from_folder
 from ilk.engines import Engine
@@ -182,7 +182,9 @@ def _having(option: str, methods: tuple[str, ...]) -> list[str]:
 def _auxiliary(experiment: Experiment) -> int:
     if experiment.auxiliary is not None or not any(method_class(name).needs_auxiliary for name in experiment.methods):
         return experiment.auxiliary or 0
-    return min(AUXILIARY, (FACTS[experiment.data].train if experiment.data in FACTS else 0) // 10)
+    if experiment.split == "mix4":
+        return 0  # refused by name when the run begins
+    return min(AUXILIARY, len(load(experiment.data, experiment.data_dir, download=experiment.download).y_train) // 10)
 
 
 def _refuse_what_is_settled(experiment: Experiment, frozen: bool) -> None:

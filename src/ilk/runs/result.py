@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ilk.errors import IlkError
@@ -79,11 +80,17 @@ class Run:
 
     @cached_property
     def model_digest(self) -> str:
-        """SHA-256 over the models that the server holds, then over what each client remembers."""
+        """SHA-256 over the models that the server holds, then over what each client remembers.
+
+        The rest of a state is left out: two methods that end in the same models have the same digest.
+        """
         if self.state is None:
             return str(read_json((self.folder or Path()) / RESULT)["model_digest"])
-        remembered = [memory[kind] for memory in self.memories for kind in sorted(memory)]
-        return digest([self.state.models, *remembered])
+        arrays = [self.state.models]
+        for client, memory in enumerate(self.memories):
+            for kind in sorted(memory):
+                arrays += [np.frombuffer(f"{client}/{kind}".encode(), np.uint8), memory[kind]]
+        return digest(arrays)
 
     def result(self) -> dict[str, Any]:
         """Return the final numbers as plain values: what ``--json`` prints."""

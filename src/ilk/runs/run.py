@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ from ilk.errors import IlkError, Interrupted
 from ilk.evaluate import Evaluation, evaluate
 from ilk.method import Cohort, Method, State
 from ilk.randomness import stream
-from ilk.runs.folder import PARTITION, RUN, RunFolder, read_json, same
+from ilk.runs.folder import PARTITION, RUN, RunFolder, check_state, read_json, same
 from ilk.runs.history import Row
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
@@ -50,13 +51,13 @@ def run(
     `settings` are the fields of `Plan` (rounds, cohort, seed, model, protocol, ...). With `resume` the run in `out` goes
     on from its last whole round. `on_round` is called with every history row.
     """
+    if plan and settings:
+        raise IlkError(f"Give a plan or its fields, not both: plan and {', '.join(settings)}.")
     plan = plan or Plan(**settings)
-    if method.needs_auxiliary and not len(federation.partition.auxiliary):
-        raise IlkError(
-            f"{method.name} compares models on data that the server owns, and this federation has none. Hold some out of "
-            "training before the split (--auxiliary 100; auxiliary=100 in ilk.federation), or give your own "
-            "(auxiliary=x in ilk.from_arrays)."
-        )
+    if method.needs_auxiliary:
+        federation.require_auxiliary()
+    if plan.protocol == "global":
+        federation.require_test()
     carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
     config = configuration(method, federation, plan)
     cohort_of(1, len(federation.ids), plan.cohort, plan.seed)
@@ -158,6 +159,7 @@ class _Running:
     ) -> None:
         self.method, self.federation, self.plan, self.engine, self.folder = method, federation, plan, engine, folder
         self.on_round = on_round or (lambda row: None)
+        self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row
         setting = Setting(federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held")
         self.server = Server(setting, engine)
         record = read_json(folder.path / RUN) if folder else _record(config, federation, engine.name)
@@ -190,12 +192,15 @@ class _Running:
                 self.on_round(row)
             return restored.state, restored.round
         self.run.ledger = self.server.ledger
+        began = time.perf_counter()
         try:
             state = self.method.start(self.server)
         except NobodyAnswered:
             raise IlkError(
                 f"No client answered when {self.method.name} began; there is nothing to begin with."
             ) from None
+        check_state(self.method, state)
+        self.start_seconds = time.perf_counter() - began
         if self.folder:
             self.folder.commit(None, self.server.ledger.entries, state, self.engine.memories, 0)
         return state, 0
@@ -216,8 +221,9 @@ class _Running:
             "bytes_up": self.server.ledger.total("up"),
             "bytes_down": self.server.ledger.total("down"),
             "round_seconds": trained - began,
-            "seconds": time.perf_counter() - began,
+            "seconds": time.perf_counter() - began + self.start_seconds,
         }
+        self.start_seconds = 0.0
         if self.folder:
             self.folder.commit(row, self.server.ledger.entries[before:], state, self.engine.memories, round)
         self.run.history.rows.append(row)
@@ -237,5 +243,5 @@ class _Running:
             return f"Stopped after round {max(done, 0)} of {self.plan.rounds}. Nothing was kept: the run has no folder."
         return (
             f"Stopped after round {max(done, 0)} of {self.plan.rounds}; what was done is kept. "
-            f"Go on with: ilk run --resume {self.folder.path}"
+            f"Go on with: ilk run --resume {shlex.quote(str(self.folder.path))}"
         )
