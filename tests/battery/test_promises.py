@@ -17,7 +17,6 @@ from ilk.runs.folder import RunFolder
 from ilk.runs.run import cohort_of
 from ilk.server import Server
 
-CLUSTERED = {"pacfl"}  # methods that beat FedAvg where clients come in groups that contradict each other
 OWN_TRAINING = {"fedprox", "per-fedavg"}  # their local training is not plain SGD, even alone
 ROUNDS = 4
 
@@ -200,21 +199,3 @@ def test_a_cohort_of_one_and_a_federation_of_one(federation, make_federation, na
     run = ilk.run(make_(name), single, rounds=2, engine="inline")
     solo = ilk.run(make_("solo"), single, rounds=2, engine="inline")
     assert run.history["loss"] == solo.history["loss"], "alone, every method is training alone"
-
-
-@pytest.fixture(scope="module")
-def contrary():
-    return ilk.federation("digits", split="rotate:4", clients=40)
-
-
-@pytest.fixture(scope="module")
-def fedavg_accuracy(contrary):
-    return ilk.run(make_("fedavg", epochs=3), contrary, rounds=10, eval_every=10, engine="inline").accuracy
-
-
-@pytest.mark.parametrize("name", sorted(CLUSTERED))
-def test_clusters_beat_one_model_for_all_where_groups_contradict(contrary, request, name):
-    if name not in registry():
-        pytest.skip(f"{name} is not there yet")
-    run = ilk.run(make_(name, epochs=3), contrary, rounds=10, eval_every=10, engine="inline")
-    assert run.accuracy > request.getfixturevalue("fedavg_accuracy") + 0.05
