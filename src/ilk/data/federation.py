@@ -101,11 +101,11 @@ class Federation:
                 "Give one (test=(x, y) in Python, _test.npz in a folder), or use the protocol 'served'."
             )
 
-    def require_auxiliary(self) -> None:
-        """Refuse a federation whose server owns no data."""
+    def require_auxiliary(self, who: str = "This method") -> None:
+        """Refuse a federation whose server owns no data, in the name of who needs it."""
         if not len(self.partition.auxiliary):
             raise IlkError(
-                "This method compares models on data that the server owns, and this federation has none. Hold some out of "
+                f"{who} compares models on data that the server owns, and this federation has none. Hold some out of "
                 "training before the split (--auxiliary 100; auxiliary=100 in ilk.federation), or give your own "
                 "(auxiliary=x in ilk.from_arrays, _auxiliary.npz in a folder)."
             )

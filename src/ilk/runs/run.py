@@ -55,7 +55,7 @@ def run(
         raise IlkError(f"Give a plan or its fields, not both: plan and {', '.join(settings)}.")
     plan = plan or Plan(**settings)
     if method.needs_auxiliary:
-        federation.require_auxiliary()
+        federation.require_auxiliary(method.name)
     if plan.protocol == "global":
         federation.require_test()
     carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
