@@ -31,6 +31,8 @@ DRIVER = """
     import torch
     torch.set_num_threads(1)
     import ilk
+    import ilk.data.silos
+    import ilk.runs.run  # before the forks, or each of them imports it all anew
     from ilk.methods import make_method
     from ilk.errors import IlkError
 
@@ -132,7 +134,7 @@ def killed_everywhere(tmp_path_factory):
     driver = folder / "driver.py"
     driver.write_text(textwrap.dedent(DRIVER))
     done = subprocess.run(
-        [sys.executable, str(driver), str(folder), *METHODS], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, str(driver), str(folder), *METHODS], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
