@@ -63,7 +63,7 @@ def with_experiment_options(command: Callable[[Asked], None]) -> Callable[..., N
     def called(**given: Any) -> None:
         command(_understood(given))
 
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # how Typer learns of parameters
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     called.__doc__ = command.__doc__
     called.__name__ = command.__name__
@@ -138,7 +138,7 @@ def _option(name: str, text: str, default: Any = None, type: str = "", many: boo
         metavar="NUMBER" if "number" in type else "NAME" if not many else "OPTION=VALUE",
         show_default=False,
     )
-    annotation = Annotated[list[str] | None if many else str | None, info]  # type: ignore[valid-type]
+    annotation = Annotated[list[str] | None if many else str | None, info]  # type: ignore[valid-type]  # made at run time
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
