@@ -155,12 +155,15 @@ def test_signal(ilk, whole, sent, engine):
 
 
 @linux
-def test_ctrl_c_on_a_terminal(ilk, whole):
+def test_ctrl_c_on_a_terminal(ilk):
+    """Rounds of about a second: long enough for the live line to show each on a fast machine."""
     import pty
 
+    slow = ["--clients", "8", "--epochs", "100", "--rounds", "4", "--batch-size", "20", "--engine", "inline"]
+    whole = ilk("run", "fedavg", *slow, "--json").json["model_digest"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, "run", "fedavg", *JOB, "--engine", "inline", "--out", "r"],
+        [*COMMAND, "run", "fedavg", *slow, "--out", "r"],
         **{"stdin": theirs, "stdout": theirs, "stderr": theirs},
         start_new_session=True,
         preexec_fn=take_terminal,
@@ -168,8 +171,12 @@ def test_ctrl_c_on_a_terminal(ilk, whole):
     )
     os.close(theirs)
     shown = b""
-    while b"2/6" not in shown:
-        shown += os.read(ours, 4096)
+    try:
+        while b"1/4" not in shown:
+            shown += os.read(ours, 4096)
+    except OSError:
+        process.kill()
+        raise AssertionError(f"the run ended before it showed a round: {shown!r}") from None
     os.write(ours, b"\x03")
     while True:
         try:
