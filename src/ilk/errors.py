@@ -10,6 +10,10 @@ class IlkError(Exception):
     """Something that the user can put right. The command line prints its message and exits with code 2."""
 
 
+class IlkWarning(UserWarning):
+    """Something that the user should know about a result. The command line prints it on stderr and goes on."""
+
+
 class Interrupted(IlkError):
     """The user stopped a run; its folder is whole and the message says how to go on."""
 

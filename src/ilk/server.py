@@ -31,6 +31,11 @@ class Answer:
 class Carrier(Protocol):
     """The part of an engine that a server uses."""
 
+    @property
+    def place(self) -> Place | None:
+        """Where clients are answered for in this process, if any are: the server then shares its network."""
+        ...
+
     def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterable[Answer]:
         """Put the task to these clients, each with its message; return the answers that came."""
         ...
@@ -79,6 +84,7 @@ class Server:
     carrier: Carrier
     ledger: Ledger = field(default_factory=Ledger)
     round: int = 0
+    reported: dict[str, Any] = field(default_factory=dict)  # in this round
     _place: Place | None = None
 
     @property
@@ -132,6 +138,10 @@ class Server:
         who = np.array([answer.client for answer in answers], dtype=np.int64)
         return Answers(who, self.sizes[who], tuple(answer.message for answer in answers))
 
+    def report(self, **values: Any) -> None:
+        """Let the history hold what was measured or decided in this round: plain values, each a column of its name."""
+        self.reported |= values
+
     def predict(self, models: Models) -> NDArray[np.int64]:
         """Return the class that each model gives to each of the server's own (auxiliary) samples."""
         self.setting.federation.require_auxiliary()
@@ -141,7 +151,7 @@ class Server:
 
     @property
     def place(self) -> Place:
-        """The server's own network, made when it is first needed."""
+        """Where the server computes: with the clients of this process, if there are any, else in a place of its own."""
         if self._place is None:
-            self._place = Place(self.setting)
+            self._place = self.carrier.place or Place(self.setting)
         return self._place

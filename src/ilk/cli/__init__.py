@@ -5,15 +5,16 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from ilk.cli.arguments import with_experiment_options
-from ilk.errors import IlkError, Interrupted
+from ilk.errors import IlkError, IlkWarning, Interrupted
 
 INTERRUPTED = 130
 
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a sign shows another, and the run is not lost
+    warnings.showwarning = _warn  # type: ignore[assignment]  # its last two arguments are not ours to name
     try:
         _register()
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False)
@@ -83,6 +85,12 @@ def _register() -> None:
     app.command("demo", help="The library at work, on data that it brings along.")(demo.demo)
     app.command("methods", help="Every method, its options and their defaults.")(methods.methods)
     app.add_typer(data.app, name="data")
+
+
+def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    """Show a warning as what it says; where in the code it was raised only if it is not one of ours."""
+    where = "" if issubclass(category, IlkWarning) else f" ({category.__name__}, {filename}:{lineno})"
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"Warning: {message}{where}", markup=False)
 
 
 def _complain(text: str, code: int) -> None:

@@ -49,7 +49,7 @@ def split(
     clients: Annotated[int, typer.Option(help="How many clients.")] = 40,
     seed: Annotated[int, typer.Option(help="Names the random streams.")] = 0,
     test_policy: Annotated[str, typer.Option(help="label-set, own or holdout.")] = "own",
-    auxiliary: Annotated[int, typer.Option(help="Training samples that go to the server.")] = 0,
+    auxiliary: Annotated[str, typer.Option(help="Training samples that go to the server; or test:N (leaks).")] = "0",
     data_dir: Annotated[str | None, typer.Option(help="Folder with data sets.", show_default="$ILK_DATA")] = None,
     download: Annotated[bool, typer.Option("--download", help="Allow a download from the hub.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
@@ -61,6 +61,8 @@ def split(
         raise IlkError(f"--seed {seed} is not allowed. Allowed: a whole number (>= 0); default 0.")
     if split.endswith(".json"):
         raise IlkError(f"--split {split} is a partition file already. Copy it, or give a rule such as rotate:4.")
+    if auxiliary.endswith(".npz"):
+        raise IlkError(f"--auxiliary {auxiliary} is a file; a partition file cannot hold it. Give it to `ilk run`.")
     if out.suffix != ".json":
         raise IlkError(f"The partition file {out} must have a name that ends in .json; --split knows it by that.")
     if out.exists():

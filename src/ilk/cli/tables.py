@@ -78,6 +78,8 @@ def _mean(method: str, runs: Sequence[Run]) -> dict[str, str]:
 def protocol_in_words(config: Mapping[str, Any]) -> str:
     """Say what an accuracy in the table is."""
     words = f"Accuracy: mean over all clients; protocol '{config['protocol']}': {MEANING[config['protocol']]}."
+    if config.get("auxiliary_from") == "test" and config["auxiliary"]:
+        words += f" A leak: the server's {config['auxiliary']} samples are from the test split."
     if config["protocol"] == "global":
         return words
     return f"{words} Test data: '{config['test_policy']}': {POLICY[config['test_policy']]}."

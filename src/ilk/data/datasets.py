@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ilk.data import dataset_cache, sources
 from ilk.data.formats import Expected, Split, Splits
-from ilk.errors import IlkError, unknown
+from ilk.errors import IlkError, IlkWarning, unknown
 from ilk.randomness import stream
 
 
@@ -142,6 +142,7 @@ def load(name: str, data_dir: Path | str | None = None, *, download: bool = Fals
         warnings.warn(
             f"The decoded copy of {name} cannot be kept in {folder.parent} ({error}), so every process holds it in "
             "memory. Set ILK_CACHE to a folder that can be written.",
+            IlkWarning,
             stacklevel=2,
         )
         return _dataset(name, splits, source.origin, None)

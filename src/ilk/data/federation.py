@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ilk.data import datasets
+from ilk.data.auxiliary import from_file, from_test, wanted
 from ilk.data.datasets import Dataset
 from ilk.data.partition import Partition, Share, check
 from ilk.data.splits import Labels, TestPolicy, partition, sources_of
@@ -28,6 +29,7 @@ class Federation:
 
     sources: Mapping[str, Dataset]
     partition: Partition
+    server_inputs: NDArray[Any] | None = None  # of a file: instead of the partition's auxiliary samples
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -69,6 +71,12 @@ class Federation:
             for positions in (share.train, share.validation, share.test):
                 total.update(np.asarray(positions, np.int64).tobytes() + b"|")
         total.update(np.asarray(self.partition.auxiliary, np.int64).tobytes())
+        if self.partition.auxiliary_from != "train":
+            total.update(self.partition.auxiliary_from.encode())
+        if self.server_inputs is not None:
+            total.update(
+                f"{self.server_inputs.shape}{self.server_inputs.dtype}".encode() + self.server_inputs.tobytes()
+            )
         return total.hexdigest()
 
     def read(self, client: int, part: Part, normalised: bool = True) -> Samples:
@@ -103,36 +111,52 @@ class Federation:
 
     def require_auxiliary(self, who: str = "This method") -> None:
         """Refuse a federation whose server owns no data, in the name of who needs it."""
-        if not len(self.partition.auxiliary):
+        if not self.auxiliary_count:
             raise IlkError(
                 f"{who} compares models on data that the server owns, and this federation has none. Hold some out of "
                 "training before the split (--auxiliary 100; auxiliary=100 in ilk.federation), or give your own "
-                "(auxiliary=x in ilk.from_arrays, _auxiliary.npz in a folder)."
+                "(--auxiliary FILE.npz; auxiliary=x in ilk.from_arrays; _auxiliary.npz in a folder)."
             )
 
     def read_auxiliary(self) -> NDArray[np.float32]:
-        """Return the server's own, unlabelled inputs: samples held out of training before the split."""
-        name = next(iter(self.sources))
-        x, _ = self._view(self.sources[name], "train", self.partition.auxiliary, Share.plain(name))
-        return x
+        """Return the server's own, unlabelled inputs."""
+        name, source = next(iter(self.sources.items()))
+        if self.server_inputs is not None:
+            return self._prepared(self.server_inputs, source)
+        return self._view(source, self.partition.auxiliary_from, self.partition.auxiliary, Share.plain(name))[0]
+
+    @property
+    def auxiliary_count(self) -> int:
+        """How many inputs the server owns."""
+        return len(self.partition.auxiliary if self.server_inputs is None else self.server_inputs)
+
+    @property
+    def auxiliary_from(self) -> str:
+        """Where the server's inputs come from: train (held out before the split), test (a leak), or file."""
+        return self.partition.auxiliary_from if self.server_inputs is None else "file"
 
     def _view(
         self, source: Dataset, split: str, positions: NDArray[np.int64], share: Share, normalised: bool = True
     ) -> Samples:
         images, labels = (source.x_train, source.y_train) if split == "train" else (source.x_test, source.y_test)
-        x: NDArray[Any] = np.asarray(images[positions], dtype=np.float32)
-        if x.ndim == 4:
-            x = _fit_to(x, self.shape)
-        x /= np.float32(source.scale)
-        if normalised and source.mean:
-            axes = (1, len(source.mean), *(1,) * (x.ndim - 2))
-            x = (x - np.reshape(source.mean, axes).astype(np.float32)) / np.reshape(source.std, axes).astype(np.float32)
+        x = self._prepared(images[positions], source, normalised)
         if share.turns:
             x = np.rot90(x, share.turns, axes=(2, 3))
         y = np.asarray(labels[positions], dtype=np.int64)
         if share.labels is not None:
             y = np.asarray(share.labels, dtype=np.int64)[y]
         return np.ascontiguousarray(x), y
+
+    def _prepared(self, images: NDArray[Any], source: Dataset, normalised: bool = True) -> NDArray[np.float32]:
+        """Return a source's inputs as its networks see them."""
+        x: NDArray[Any] = np.array(images, dtype=np.float32)
+        if x.ndim == 4:
+            x = _fit_to(x, self.shape)
+        x /= np.float32(source.scale)
+        if normalised and source.mean:
+            axes = (1, len(source.mean), *(1,) * (x.ndim - 2))
+            x = (x - np.reshape(source.mean, axes).astype(np.float32)) / np.reshape(source.std, axes).astype(np.float32)
+        return x
 
 
 def federation(
@@ -142,21 +166,34 @@ def federation(
     clients: int = 40,
     seed: int = 0,
     test_policy: TestPolicy = "own",
-    auxiliary: int = 0,
+    auxiliary: int | str | Path = 0,
     data_dir: str | Path | None = None,
     download: bool = False,
 ) -> Federation:
-    """Cut a named data set into clients, or take a frozen partition file as `split`."""
+    """Cut a named data set into clients, or take a frozen partition file as `split`.
+
+    `auxiliary` are the server's inputs: a number of samples held out of training, "test:2500", or an .npz file.
+    """
+    own = wanted(auxiliary)
     if str(split).endswith(".json"):
         frozen = Partition.load(Path(split))
         sources = _load(sources_of(frozen.data), data_dir, download)
         check(frozen, labels_of(sources))
-        return Federation(sources, frozen)
-    sources = _load(sources_of("mix4" if str(split).lower() == "mix4" else data), data_dir, download)
-    name = "mix4" if str(split).lower() == "mix4" else data
-    return Federation(
-        sources, partition(name, str(split), labels_of(sources), clients, seed, test_policy, auxiliary=auxiliary)
-    )
+    else:
+        name = "mix4" if str(split).lower() == "mix4" else data
+        sources = _load(sources_of(name), data_dir, download)
+        held_out = own.count if own.split == "train" else 0
+        frozen = partition(name, str(split), labels_of(sources), clients, seed, test_policy, auxiliary=held_out)
+        if own.split == "test":
+            if len(sources) > 1:
+                raise IlkError(
+                    f"'{name}' keeps no auxiliary samples for the server; {auxiliary} was given. Give a file."
+                )
+            first = sources[next(iter(sources))]
+            positions = from_test(first.y_test, first.classes, own.count)
+            frozen = replace(frozen, auxiliary=positions, auxiliary_from="test")
+    inputs = from_file(own.file, sources[next(iter(sources))]) if own.file else None
+    return Federation(sources, frozen, inputs)
 
 
 def _load(names: Sequence[str], data_dir: str | Path | None, download: bool) -> dict[str, Dataset]:

@@ -90,9 +90,10 @@ class Partition:
     seed: int
     classes: int  # of the whole federation
     shares: tuple[Share, ...]
-    auxiliary: Positions  # in the train split, owned by no client: the server's data
+    auxiliary: Positions  # in the split `auxiliary_from`: the server's data
     fingerprints: Mapping[str, str]  # of each source's labels, so that a frozen file is not used on other data
     notes: Mapping[str, JsonValue]  # what the split has to say, as {"dirichlet_tries": 3}
+    auxiliary_from: Literal["train", "test"] = "train"  # train: owned by no client; test: clients are tested on them
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Partition) and _same(self, other)
@@ -160,7 +161,7 @@ def check(partition: Partition, labels: Mapping[str, Labels]) -> None:
     for share in partition.shares:
         _check_share(share, labels[share.source], partition)
     if len(partition.auxiliary):
-        longest = max(len(labels[source].train) for source in partition.fingerprints)
+        longest = max(len(getattr(labels[source], partition.auxiliary_from)) for source in partition.fingerprints)
         _check_range("The server's auxiliary data", partition.auxiliary, longest)
 
 
@@ -170,8 +171,9 @@ def _check_share(share: Share, source: Labels, partition: Partition) -> None:
         if not len(positions):
             raise IlkError(f"{client} has no {part} sample. {AGAIN}")
     held_out = share.test if share.test_from == "train" else share.test[:0]
-    owned = np.concatenate([share.train, share.validation, held_out, partition.auxiliary])
-    _check_range(client, owned[: len(owned) - len(partition.auxiliary)], len(source.train))
+    server = partition.auxiliary if partition.auxiliary_from == "train" else partition.auxiliary[:0]
+    owned = np.concatenate([share.train, share.validation, held_out, server])
+    _check_range(client, owned[: len(owned) - len(server)], len(source.train))
     if len(np.unique(owned)) < len(owned):
         raise IlkError(
             f"{client} has a sample twice: in train, validation, held-out test, or the server's data. {AGAIN}"

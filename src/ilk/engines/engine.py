@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from ilk.client import Message, Setting
+from ilk.client import Message, Place, Setting
 from ilk.server import Answer
 from ilk.tasks.task import Task
 
@@ -23,6 +23,11 @@ class Engine(Protocol):
 
     name: str
     memories: list[Memory]  # what each client remembers
+
+    @property
+    def place(self) -> Place | None:
+        """Where clients are answered for in this process, if any are."""
+        ...
 
     def open(self, setting: Setting) -> None:
         """Make ready for a run: clients that remember nothing yet."""
@@ -45,6 +50,7 @@ class Remembering:
     """The clients' memories, for engines whose clients live on this machine."""
 
     memories: list[Memory]
+    place: Place | None = None
 
     def accept(self, answers: Sequence[Answer]) -> None:
         """Let the clients keep what they wanted to remember."""

@@ -14,6 +14,7 @@ class Inline(Remembering):
     """All clients live in this process."""
 
     name = "inline"
+    place: Place
 
     def open(self, setting: Setting) -> None:
         """Make ready for a run."""

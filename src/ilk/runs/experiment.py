@@ -14,6 +14,8 @@ from ilk.data.shares import TestPolicy
 from ilk.errors import IlkError
 from ilk.protocols import Protocol
 
+AUXILIARY = Field(pattern=r"^(test:\d+|.+\.npz)$", json_schema_extra={"enum": ["test:N", "FILE.npz"]})
+
 
 @options
 class Experiment:
@@ -35,8 +37,8 @@ class Experiment:
     """How many clients the data is split among; default 40."""
     test_policy: TestPolicy | None = None
     """What each client is tested on; default own: test samples in its own class proportions."""
-    auxiliary: Annotated[int, Field(ge=0, strict=True)] | None = None
-    """Training samples that go to the server; default: none, or 2500 (at most a tenth) if a method needs them."""
+    auxiliary: Annotated[int, Field(ge=0, strict=True)] | Annotated[str, AUXILIARY] | None = None
+    """The server's data: training samples held out, an .npz file (x), or test:N (leaks); default 2500 if needed."""
     model: str = "auto"
     """lenet5, mlp, your own module:callable, or auto."""
     rounds: Annotated[int, Field(ge=1, strict=True)] = 20

@@ -168,8 +168,9 @@ def absolute(experiment: Experiment) -> Experiment:
         "data": experiment.data if is_folder(experiment.data) else None,
         "data_dir": experiment.data_dir,
         "split": experiment.split if str(experiment.split).endswith(".json") else None,
+        "auxiliary": experiment.auxiliary if str(experiment.auxiliary).endswith(".npz") else None,
     }
-    full = {name: str(Path(path).resolve()) for name, path in paths.items() if path}
+    full = {name: str(Path(str(path)).resolve()) for name, path in paths.items() if path}
     return make(Experiment, {**plain(experiment), **full})
 
 
@@ -179,7 +180,7 @@ def _having(option: str, methods: tuple[str, ...]) -> list[str]:
     return [m for m in methods if name in {row["name"] for row in describe(method_class(m))}] or list(methods)
 
 
-def _auxiliary(experiment: Experiment) -> int:
+def _auxiliary(experiment: Experiment) -> int | str:
     if experiment.auxiliary is not None or not any(method_class(name).needs_auxiliary for name in experiment.methods):
         return experiment.auxiliary or 0
     if experiment.split == "mix4":
@@ -192,7 +193,7 @@ def _refuse_what_is_settled(experiment: Experiment, frozen: bool) -> None:
     where = f"The partition file {experiment.split}" if frozen else f"The folder {experiment.data}"
     for name in ("auxiliary",) if frozen else ("split", "clients", "test_policy", "auxiliary"):
         given = getattr(experiment, name)
-        if given is not None:
+        if given is not None and not (frozen and str(given).endswith(".npz")):
             raise IlkError(
                 f"{where} says who owns what; --{name.replace('_', '-')} {given} does not go with it. Leave it away."
             )

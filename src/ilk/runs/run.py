@@ -6,8 +6,8 @@ import platform
 import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +18,10 @@ import numpy as np
 from ilk import models
 from ilk.checked import plain
 from ilk.client import Setting
+from ilk.data.auxiliary import LEAK
 from ilk.data.federation import Federation
 from ilk.engines import Engine, cores, make_engine, one_thread
-from ilk.errors import IlkError, Interrupted
+from ilk.errors import IlkError, IlkWarning, Interrupted
 from ilk.evaluate import Evaluation, evaluate
 from ilk.method import Cohort, Method, State
 from ilk.randomness import stream
@@ -56,6 +57,8 @@ def run(
     plan = plan or Plan(**settings)
     if method.needs_auxiliary:
         federation.require_auxiliary(method.name)
+        if federation.auxiliary_from == "test":
+            warnings.warn(f"{method.name}: {LEAK}", IlkWarning, stacklevel=2)
     if plan.protocol == "global":
         federation.require_test()
     carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
@@ -83,7 +86,8 @@ def configuration(method: Method[Any], federation: Federation, plan: Plan) -> di
         "split": partition.split,
         "clients": len(partition.shares),
         "test_policy": partition.test_policy,
-        "auxiliary": len(partition.auxiliary),
+        "auxiliary": federation.auxiliary_count,
+        "auxiliary_from": federation.auxiliary_from,
         "split_seed": partition.seed,
         "federation": federation.fingerprint,
         **plain(plan),
@@ -208,12 +212,14 @@ class _Running:
     def _round(self, round: int, state: State) -> State:
         began = time.perf_counter()
         before = len(self.server.ledger.entries)
-        self.server.round = round
+        self.server.round, self.server.reported = round, {}
         cohort = cohort_of(round, len(self.federation.ids), self.plan.cohort, self.plan.seed)
-        with suppress(NobodyAnswered):  # then the round is void, and the state stays
+        try:
             state = self.method.round(self.server, state, cohort)
+        except NobodyAnswered:  # then the round is void: the state stays, and nothing was decided
+            self.server.reported = {}
         trained = time.perf_counter()
-        row: dict[str, Any] = {"round": round, "cohort": len(cohort)}
+        row: dict[str, Any] = {**self.server.reported, "round": round, "cohort": len(cohort)}
         if round % self.plan.eval_every == 0 or round == self.plan.rounds:
             result = evaluate(self.engine, self.method, state, self.plan.protocol, round)
             row |= self._measured(result)
