@@ -83,7 +83,9 @@ class Method(Generic[S]):
 
         def send(client: int) -> Message:
             rows = list(self.serves(state, client))
-            everything = rows == list(range(len(state.models)))
-            return {"models": state.models if everything else state.models[rows]} if rows else {}
+            if not rows:
+                return {}
+            neighbours = rows == list(range(rows[0], rows[0] + len(rows)))  # a view then: models may be large
+            return {"models": state.models[rows[0] : rows[0] + len(rows)] if neighbours else state.models[rows]}
 
         return send

@@ -142,8 +142,7 @@ class TestConditions:
         start = engine.got[1][0][0].astype(np.float64)
         updates = np.stack([engine.sent[1][k] for k in range(6)]) - start
         norms = np.linalg.norm(updates.mean(axis=0)), np.linalg.norm(updates, axis=1).max()
-        np.testing.assert_allclose(run.state.mean_norm, norms[0], rtol=1e-6)
-        np.testing.assert_allclose(run.state.max_norm, norms[1], rtol=1e-6)
+        np.testing.assert_allclose(run.history["norms"], [[norms]], rtol=1e-6)
         np.testing.assert_allclose(run.state.updates, updates, rtol=1e-6, atol=1e-9)
 
     def split_with(self, equal, **options):
@@ -152,8 +151,7 @@ class TestConditions:
 
     def test_eps1_and_eps2(self, equal):
         """A cluster splits just above its mean norm and just below its largest norm, and not at them."""
-        state = ilk.run(CFL(local=LOCAL), equal, rounds=1, engine="inline").state
-        mean, largest = state.mean_norm[0], state.max_norm[0]
+        [[(mean, largest)]] = ilk.run(CFL(local=LOCAL), equal, rounds=1, engine="inline").history["norms"]
         assert mean < largest
         assert self.split_with(equal, eps1=mean * 1.001, eps2=largest * 0.999)
         assert not self.split_with(equal, eps1=mean * 0.999, eps2=largest * 0.999)
@@ -318,7 +316,7 @@ def test_buffers_are_averaged_and_not_compared(monkeypatch):
     assert run.state.models.shape[1] == trainable + 64 * 2 + 1
     start, sent = engine.got[1][0][0].astype(np.float64), np.stack([engine.sent[1][k] for k in range(4)])
     largest = np.linalg.norm((sent - start)[:, :trainable], axis=1).max()
-    np.testing.assert_allclose(run.state.max_norm, largest, rtol=1e-5)
+    np.testing.assert_allclose(run.last["norms"][0][1], largest, rtol=1e-5)
     assert largest < np.linalg.norm(sent - start, axis=1).max() / 2, "the counter alone is longer"
     for z in range(2):
         np.testing.assert_allclose(run.state.models[z], sent[run.state.cluster == z].mean(axis=0), rtol=1e-5, atol=1e-7)

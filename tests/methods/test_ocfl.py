@@ -357,6 +357,7 @@ class TestMemory:
             net=types.SimpleNamespace(trainable=self.SIZE),
             round=2,
             stream=lambda purpose: np.random.default_rng(0),
+            report=lambda **values: None,
         )
         before = replace(method.start(server), temperature=0.0)
         after = []

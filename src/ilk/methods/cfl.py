@@ -14,7 +14,7 @@ paper / released code / here
       round's updates are added; norms and cosines are those of each member's last update, and a cluster splits only if
       every member has sent one since the last split and within the last 2 ceil(N / cohort) rounds.
     eps1 and eps2 are norms, so they depend on the model, the learning rate and the epochs: look at them before you trust
-      the defaults. Updates cover trainable parameters; buffers are averaged.
+      the defaults: they stand in the history's column `norms`. Updates cover trainable parameters; buffers are averaged.
 """
 
 from __future__ import annotations
@@ -39,10 +39,6 @@ class CFLState(Clustered):
 
     updates: NDArray[np.float32]  # clients x P: the last one of each
     since: NDArray[np.int64]  # round of that update; 0: none since its cluster came to be
-    mean_norm: NDArray[
-        np.float64
-    ]  # of each client's cluster when it last took part: what eps1 and eps2 are held against
-    max_norm: NDArray[np.float64]
 
 
 @options
@@ -65,10 +61,7 @@ class CFL(Method[CFLState]):
         """Begin with one cluster of all."""
         n, size = len(server.everyone), len(server.initial_model)
         zeros = np.zeros(n, np.int64)
-        nothing = np.full(n, np.nan)
-        return CFLState(
-            server.initial_model[None], zeros, np.zeros((n, size), np.float32), zeros, nothing, nothing.copy()
-        )
+        return CFLState(server.initial_model[None], zeros, np.zeros((n, size), np.float32), zeros)
 
     def round(self, server: Server, state: CFLState, cohort: Cohort) -> CFLState:
         """Collect updates, split what has come to rest, add each cluster's mean update."""
@@ -80,31 +73,33 @@ class CFL(Method[CFLState]):
         since[trained.clients] = server.round
         state = replace(state, updates=updates, since=since)
         window = 2 * int(np.ceil(len(server.everyone) / len(cohort)))
+        norms = []
         for z in range(len(state.models)):
-            state = self._split(server, state, z, window)
+            state, measured = self._split(server, state, z, window)
+            norms.append(measured)
+        server.report(norms=norms)  # of each cluster what eps1 and eps2 are held against; none where nothing is fresh
         if self.stale:
             mean = [state.updates[state.cluster == z].mean(axis=0) for z in range(len(state.models))]
             return replace(state, models=state.models + np.stack(mean))
         models = average_clusters(state.models, trained.models, state.cluster[trained.clients], np.ones(len(trained)))
         return replace(state, models=models)
 
-    def _split(self, server: Server, state: CFLState, z: int, window: int) -> CFLState:
-        """Split cluster z if it has come to rest and its members have not."""
+    def _split(self, server: Server, state: CFLState, z: int, window: int) -> tuple[CFLState, list[float] | None]:
+        """Split cluster z if it has come to rest and its members have not. Return its mean and its largest norm, too."""
         members = np.flatnonzero(state.cluster == z)
         fresh = (state.since[members] > 0) & (state.since[members] > server.round - window)
         if not (self.stale or fresh.all()):
-            return state
+            return state, None
         inner = gram(state.updates[members, : server.net.trainable], np.zeros(server.net.trainable, np.float32))
         mean_norm = float(np.sqrt(max(inner.mean(), 0.0)))
         max_norm = float(np.sqrt(np.diag(inner).max()))
-        means, most = state.mean_norm.copy(), state.max_norm.copy()
-        means[members], most[members] = mean_norm, max_norm
-        state = replace(state, mean_norm=means, max_norm=most)
+        norms = [mean_norm, max_norm]
         rests = mean_norm < self.eps1 and max_norm > self.eps2
         if not (rests and len(members) > 2 and server.round > self.t_min):
-            return state
+            return state, norms
         half = tree.cut_into(tree.tree(cosine_distance(inner), "complete"), 2)
         cluster, since = state.cluster.copy(), state.since.copy()
         cluster[members[half == 1]] = len(state.models)
         since[members] = 0
-        return replace(state, models=np.concatenate([state.models, state.models[[z]]]), cluster=cluster, since=since)
+        models = np.concatenate([state.models, state.models[[z]]])
+        return replace(state, models=models, cluster=cluster, since=since), norms

@@ -108,6 +108,7 @@ class OCFL(Method[OCFLState]):
         distance = cosine_distance(products)
         before, now = state.temperature, temperature(distance)
         state = replace(state, temperature=now)
+        server.report(temperature=now)
         if before is None or now <= before:
             return state, began
         found = group(distance, self.grouping, self.k, self.noise, int(server.stream("grouping").integers(2**31)))
@@ -117,7 +118,8 @@ class OCFL(Method[OCFLState]):
         late = (cluster < 0).any()
         means = [_mean_direction(trained.models, base, lengths, found == z) for z in range(found.max() + 1) if late]
         directions = np.stack(means) if late else state.directions  # kept only where somebody is still to come
-        models = np.repeat(state.models, found.max() + 1, axis=0)
+        shape = (found.max() + 1, state.models.shape[1])
+        models = np.broadcast_to(state.models, shape)  # copied when they are averaged
         return replace(state, models=models, cluster=cluster, clustered_at=server.round, directions=directions), found
 
 
