@@ -22,6 +22,7 @@ SEEN = [  # method, its options, split, seed
     ("briggs", BRIGGS, "permute-labels:4", 0),
     ("ocfl", {}, "permute-labels:4", 0),
     ("flis-hc", {}, "permute-labels:4", 0),
+    ("flis-hc", {"clusters": 4, "local": {"epochs": 10, "lr": 0.05}}, "rotate:4", 0),
     ("ifca", {"k": 4, "min_share": 0.15}, "permute-labels:4", 1),
     ("ifca", {"k": 2, "min_share": 0.3}, "permute-labels:2", 0),
     ("flis-dc", {}, "permute-labels:2", 0),
@@ -67,6 +68,13 @@ def test_pacfl_sees_inputs_only(played):
     run, fedavg = played("pacfl", {}, "permute-labels:4", 0)
     assert len(run.clusters) == 1
     assert run.model_digest == fedavg().model_digest
+
+
+def test_by_the_largest_gap_flis_hc_takes_half_turns_for_one_group(played):
+    """Digits upright and upside down agree more with each other than with those that lie: told four, it finds four."""
+    run, _ = played("flis-hc", {"local": {"epochs": 10, "lr": 0.05}}, "rotate:4", 0)
+    turned = [{int(name[1:]) % 4 for name in members} for members in run.clusters]
+    assert turned == [{0, 2}, {1, 3}]
 
 
 def test_ifca_depends_on_its_draw(played):

@@ -57,3 +57,19 @@ def test_one_and_two_clients():
     assert tree.cut_at(two, 2.9).tolist() == [0, 1]
     assert tree.cut_at_gap(two).tolist() == [0, 1]
     assert tree.cut_into(two, 5).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "before", "expected"),
+    [
+        ([0, 0, 1, 1], [-1, -1, -1, -1], [0, 0, 1, 1]),  # nobody was in one
+        ([5, 5, 2, 2], [1, 1, 0, 0], [1, 1, 0, 0]),  # the same clusters keep their numbers
+        ([0, 0, 1, 1, 2], [1, 1, 0, 0, -1], [1, 1, 0, 0, 2]),  # a newcomer alone
+        ([0, 0, 0, 0, 0], [0, 0, 1, 1, 1], [1, 1, 1, 1, 1]),  # two become one: the larger gives the number
+        ([0, 1, 1], [0, 0, 0], [1, 0, 0]),  # one becomes two: the larger part keeps the number
+        # Both new clusters have most clients from old 0 (3 and 2); the sum is largest with 1 for the second.
+        ([0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 1], [0, 0, 0, 1, 1, 1]),
+    ],
+)
+def test_clusters_keep_their_numbers(labels, before, expected):
+    assert tree.keep_numbers(np.array(labels), np.array(before)).tolist() == expected

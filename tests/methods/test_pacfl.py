@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -106,21 +108,16 @@ def test_permuted_labels_are_invisible_to_signatures():
     assert set(groups_found(ilk.federation("digits", split="permute-labels:4", clients=40))) == {0}
 
 
-class Late:
-    """An engine on which some clients do not answer in round 0."""
+class Late(ilk.Inline):
+    """An engine on which some clients do not answer before a round; it keeps what clients are sent to train."""
 
-    def __init__(self, silent):
-        self.inner, self.silent, self.name = ilk.Inline(), silent, "inline"
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-    @property
-    def memories(self):
-        return self.inner.memories
+    def __init__(self, silent, until=1):
+        self.silent, self.until, self.sent = silent, until, {}
 
     def ask(self, task, messages, round):
-        return (a for a in self.inner.ask(task, messages, round) if round > 0 or a.client not in self.silent)
+        if isinstance(task, ilk.Fit):
+            self.sent[round] = messages
+        return (a for a in super().ask(task, messages, round) if round >= self.until or a.client not in self.silent)
 
 
 def test_who_signs_late_joins_the_right_cluster_and_moves_nobody():
@@ -138,3 +135,59 @@ def test_newcomers_that_are_like_nobody_open_clusters():
     only_group_0 = {k for k in range(40) if federation.groups[k]}
     run = ilk.run(PACFL(local=FAST), federation, rounds=1, engine=Late(only_group_0))
     assert adjusted_rand_score(federation.groups, run.state.cluster) == 1
+
+
+def lines(*degrees):
+    """Clients whose samples all lie on a line through the origin, at these angles."""
+    random = np.random.default_rng(0)
+    clients = {}
+    for k, angle in enumerate(np.radians(degrees)):
+        length = random.uniform(1, 2, size=(20, 1))
+        clients[f"c{k}"] = (length * [np.cos(angle), np.sin(angle)], (length[:, 0] > 1.5).astype(int))
+    return ilk.from_arrays(clients)
+
+
+@pytest.mark.parametrize("newcomers", ["frozen", "recluster"])
+class TestANewcomerThatBelongsToTwoClusters:
+    """Clients at 0 and 20 degrees are apart; one at 10 degrees is near enough to both, and so joins them."""
+
+    def played(self, newcomers):
+        options = {"distance": "principal", "vectors": 1, "linkage": "single", "threshold": 12, "local": FAST}
+        federation = lines(0, 20, 20, 10)
+        return ilk.run(PACFL(newcomers=newcomers, **options), federation, rounds=3, engine=Late({3}, until=2))
+
+    def test_moves_somebody_only_if_all_are_clustered_again(self, newcomers):
+        run = self.played(newcomers)
+        if newcomers == "frozen":
+            assert run.state.cluster.tolist() == [0, 1, 1, 0]
+            assert "moved" not in run.history.columns
+        else:
+            assert run.state.cluster.tolist() == [1, 1, 1, 1], "the number of the larger of the two"
+            assert run.history["moved"] == [None, {"c0": [0, 1]}, None]
+
+
+class TestANewcomerThatDrivesTwoClientsApart:
+    """By complete linkage 0 and 10 degrees go together up to 12, but one at -6 is nearer to 0, and 16 is too far."""
+
+    OPTIONS: ClassVar = {"distance": "principal", "vectors": 1, "linkage": "complete", "threshold": 12, "local": FAST}
+
+    def test_who_leaves_opens_a_cluster_with_the_model_that_it_had(self):
+        engine = Late({3}, until=2)
+        run = ilk.run(PACFL(newcomers="recluster", **self.OPTIONS), lines(0, 0, 10, -6), rounds=2, engine=engine)
+        assert run.state.cluster.tolist() == [0, 0, 1, 0]
+        assert run.history["moved"][1] == {"c2": [0, 1]}
+        left, stayed = engine.sent[2][2]["models"], engine.sent[2][0]["models"]
+        assert (left == stayed).all()
+        assert (left != engine.sent[1][2]["models"]).any(), "not the initial model"
+
+    def test_frozen_nobody_leaves(self):
+        run = ilk.run(PACFL(**self.OPTIONS), lines(0, 0, 10, -6), rounds=2, engine=Late({3}, until=2))
+        assert run.state.cluster.tolist() == [0, 0, 0, 1]
+        assert "moved" not in run.history.columns
+
+
+def test_clustered_again_the_clear_groups_stay_as_they_are():
+    federation = ilk.federation("digits", split="rotate:4", clients=40)
+    run = ilk.run(PACFL(local=FAST, newcomers="recluster"), federation, rounds=1, engine=Late({5, 14}))
+    assert (run.state.cluster == groups_found(federation)).all()
+    assert "moved" not in run.history.columns

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster import hierarchy
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import squareform
 
 Array = NDArray[np.float64]
@@ -72,3 +73,19 @@ def by_first_member(labels: NDArray[np.int64]) -> Labels:
     """Number clusters 0, 1, 2, ... in the order of their first members."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.int64)
+
+
+def keep_numbers(labels: Labels, before: Labels) -> Labels:
+    """Number clusters as they were numbered before (-1: in none), matched so that most clients keep their number.
+
+    A cluster that nobody, or too few, of an old one are in gets a new number, in the order of first members.
+    """
+    labels, count = by_first_member(labels), int(before.max(initial=-1)) + 1
+    shared = np.zeros((labels.max(initial=-1) + 1, count), dtype=np.int64)
+    np.add.at(shared, (labels[before >= 0], before[before >= 0]), 1)
+    number = np.full(len(shared), -1)
+    new, old = linear_sum_assignment(shared, maximize=True)
+    matched = shared[new, old] > 0
+    number[new[matched]] = old[matched]
+    number[number < 0] = count + np.arange(np.sum(number < 0))
+    return np.asarray(number[labels], dtype=np.int64)

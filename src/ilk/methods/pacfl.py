@@ -15,8 +15,10 @@ paper / released code / here
     Threshold: the published numbers belong to one data set and one definition, and most are not published; here they are
       measured by the clients (clusters/split_half.py). "split-half" asks whether two clients have the same distribution.
       Under label skew, where hardly two have, more sharing can still pay: give a threshold or a number of clusters.
-    Newcomers: Algorithm 2 clusters again and trusts that old clusters stay; here a newcomer joins the nearest cluster if
-      it is near enough, else opens one, and nobody else moves. Whoever did not sign at the start is a newcomer.
+    Newcomers: Algorithm 2 clusters again and trusts that old clusters stay, which nothing guarantees; here a newcomer
+      joins the nearest cluster if it is near enough, else opens one, and nobody else moves. `newcomers="recluster"`
+      clusters again, lets clusters keep their numbers and models where most of their members stay, and reports who
+      moved (column `moved` of the history). Whoever did not sign at the start is a newcomer.
     Ids: the server knows who is in which cluster, so clients need not send their cluster's number.
 """
 
@@ -74,6 +76,8 @@ class PACFL(Method[PACFLState]):
     """Stop at this many clusters, whatever the threshold."""
     repeats: Annotated[int, Field(ge=1)] = 5
     """Random splits into halves that each client averages its noise over."""
+    newcomers: Literal["frozen", "recluster"] = "frozen"
+    """Who comes later joins a cluster or opens one and nobody else moves (frozen), or everybody is clustered again."""
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -108,7 +112,7 @@ class PACFL(Method[PACFLState]):
         return Sign(self.signature, self.vectors or split_half.vectors(server.sizes), self.distance, self.repeats)
 
     def _enter(self, server: Server, state: PACFLState, answers: Answers) -> PACFLState:
-        """Enter clients that have just signed: in a cluster that is near enough, or in new ones. Nobody else moves."""
+        """Enter clients that have just signed: in a cluster that is near enough, or in new ones. Report who else moves."""
         new, known = answers.clients, np.flatnonzero(state.cluster >= 0)
         signatures = _padded(state.signatures, answers)
         noise, distance = state.noise.copy(), state.distance.copy()
@@ -121,26 +125,33 @@ class PACFL(Method[PACFLState]):
         for k, row in zip(new, rows, strict=True):
             distance[k, everyone] = distance[everyone, k] = row
             distance[k, k] = 0.0
-        cluster = state.cluster.copy()
-        cluster[everyone] = self._group(distance[np.ix_(everyone, everyone)], noise[everyone], cluster[everyone])
-        opened = np.repeat(server.initial_model[None], cluster.max() + 1 - len(state.models), axis=0)
-        return PACFLState(np.concatenate([state.models, opened]), cluster, signatures, noise, distance)
+        cluster, before = state.cluster.copy(), state.cluster[everyone]
+        settled = before if self.newcomers == "frozen" else np.full(len(everyone), -1)
+        found = self._group(distance[np.ix_(everyone, everyone)], noise[everyone], settled)
+        cluster[everyone] = tree.keep_numbers(found, before)
+        moved = known[cluster[known] != state.cluster[known]]
+        if len(moved):
+            server.report(moved={server.ids[k]: [int(state.cluster[k]), int(cluster[k])] for k in moved})
+        opened = [
+            _first_model(server, state, cluster == z) for z in range(len(state.models), cluster.max(initial=-1) + 1)
+        ]
+        models = np.concatenate([state.models, *opened])
+        return PACFLState(models, cluster, signatures, noise, distance)
 
     def _group(
         self, distance: NDArray[np.float64], noise: NDArray[np.float64], cluster: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the cluster of each client. Those that are in one already (0 and up) stay together, and apart."""
+        """Return the cluster of each client. Those that are settled in one (0 and up) stay together, and apart."""
         settled = (cluster[:, None] >= 0) & (cluster >= 0)
         held = np.where(settled, np.where(cluster[:, None] == cluster, 0.0, APART), distance)
-        merges, before = tree.tree(held, self.linkage), int(cluster.max()) + 1
+        # By nearest pairs a newcomer could bridge two settled clusters, however far apart they are held: by means not.
+        linkage = "upgma" if self.linkage == "single" and settled.any() else self.linkage
+        merges, before = tree.tree(held, linkage), int(cluster.max()) + 1
         if self.clusters is not None:
-            found = tree.cut_into(merges, max(self.clusters, before))
-        elif self.threshold == "gap":
-            found = tree.cut_into(merges, before) if before else tree.cut_at_gap(merges)
-        else:
-            found = tree.cut(merges, merges[:, 2] <= self._limit(tree.smaller_part(merges), noise))
-        number = {found[k]: z for k, z in enumerate(cluster) if z >= 0}  # clusters keep their numbers
-        return np.array([number.setdefault(label, len(number)) for label in found])
+            return tree.cut_into(merges, max(self.clusters, before))
+        if self.threshold == "gap":
+            return tree.cut_into(merges, before) if before else tree.cut_at_gap(merges)
+        return tree.cut(merges, merges[:, 2] <= self._limit(tree.smaller_part(merges), noise))
 
     def _limit(self, smaller_part: NDArray[np.int64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return up to which distance two parts of the tree may join."""
@@ -149,6 +160,12 @@ class PACFL(Method[PACFLState]):
         if self.distance == "overlap":
             return split_half.limit(smaller_part)
         return np.full(len(smaller_part), split_half.angle_threshold(noise))
+
+
+def _first_model(server: Server, state: PACFLState, members: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return the model that a new cluster begins with: the one that most of its members had, or the initial one."""
+    had = state.cluster[members & (state.cluster >= 0)]
+    return state.models[[np.bincount(had).argmax()]] if len(had) else server.initial_model[None]
 
 
 def _padded(known: NDArray[np.float32], answers: Answers) -> NDArray[np.float32]:
