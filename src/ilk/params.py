@@ -97,15 +97,21 @@ def average(models: Models, weights: ArrayLike) -> NDArray[np.float32]:
         raise ValueError(f"{len(models)} models, but weights for {rows.shape[1]}")
     if (rows < 0).any() or not (rows.sum(axis=1) > 0).all():
         raise ValueError("every row of weights must be non-negative with a positive sum")
-    return np.stack([combine(models, row / row.sum()) for row in rows])
+    means = np.empty((len(rows), len(models[0])), dtype=np.float32)
+    for mean, row in zip(means, rows, strict=True):
+        combine(models, row / row.sum(), out=mean)
+    return means
 
 
-def combine(models: Models, factors: ArrayLike, block: int = 1 << 18) -> Vector:
-    """Return the sum of `models` times `factors`, in double precision, one model and one block of entries at a time."""
+def combine(models: Models, factors: ArrayLike, block: int = 1 << 18, out: Vector | None = None) -> Vector:
+    """Return the sum of `models` times `factors` (in `out`, if given), one model and one block of entries at a time.
+
+    Sums are in double precision, and nothing as large as a model is made but the result.
+    """
     weights = np.asarray(factors, dtype=np.float64)
     if len(weights) != len(models):
         raise ValueError(f"{len(models)} models, but factors for {len(weights)}")
-    result = np.empty(len(models[0]), dtype=np.float32)
+    result = np.empty(len(models[0]), dtype=np.float32) if out is None else out
     for start in range(0, len(result), block):
         part = slice(start, start + block)
         total = np.zeros(len(result[part]))
@@ -125,7 +131,8 @@ def average_clusters(
     """
     models, sizes = old.copy(), np.asarray(weights)
     for z in np.unique(cluster[cluster >= 0]):
-        models[z] = average(trained, (cluster == z) * sizes)[0]
+        weights_here = (cluster == z) * sizes
+        combine(trained, weights_here / weights_here.sum(), out=models[z])
     return models
 
 
@@ -145,5 +152,5 @@ def digest(arrays: Iterable[NDArray[np.generic]]) -> str:
     total = hashlib.sha256()
     for array in arrays:
         total.update(f"{array.dtype.str}{array.shape}".encode())
-        total.update(np.ascontiguousarray(array).tobytes())
+        total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return total.hexdigest()

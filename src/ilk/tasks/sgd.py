@@ -88,7 +88,8 @@ class LocalSGD:
 
     def check(self, client: Client, loss: Tensor) -> None:
         """Stop a training whose loss or model is no longer a finite number."""
-        if not (torch.isfinite(loss) and torch.isfinite(client.net.vector).all()):
+        ends = torch.stack(client.net.vector.aminmax())  # NaN if any entry is; nothing as large as the model is made
+        if not (torch.isfinite(loss) and torch.isfinite(ends).all()):
             raise IlkError(
                 f"Round {client.round}: the training of client '{client.id}' diverged (its loss or its model is no "
                 f"longer a finite number; learning rate {self.lr}, momentum {self.momentum}). Use a smaller --lr, and "
