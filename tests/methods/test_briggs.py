@@ -113,6 +113,12 @@ class TestRecovers:
         assert distance[together & ~np.eye(6, dtype=bool)].max() < distance[~together].mean()
         assert (small.groups[:, None] == small.groups)[together].all()
 
+    def test_ocfls_mistake_puts_the_unlike_together(self, small):
+        method = Briggs(local=STRONG, at_round=1, metric="similarity", threshold=0.3)
+        cluster = ilk.run(method, small, rounds=1, engine="inline").state.cluster
+        assert sorted(np.bincount(cluster).tolist()) == [2, 2, 2]
+        assert all(set(small.groups[cluster == z]) == {0, 1} for z in range(3)), "one of each group, as published"
+
 
 def clustered(federation, metric, link, threshold, at_round=1):
     """Run until the clustering, with a threshold taken from SciPy's merge heights of the updates that crossed."""

@@ -14,6 +14,7 @@ from ilk.server import Server
 from ilk.tasks import LocalSGD
 from ilk.tasks.score import loss_of, predict
 
+CHOICES = ("validation-loss", "train-loss", "test-accuracy")
 LOCAL = {"epochs": 2, "lr": 0.05}
 
 
@@ -95,6 +96,18 @@ def test_a_round_by_hand(make_federation):
         expected = np.average(np.array(trained)[members], axis=0, weights=sizes[members])
         np.testing.assert_allclose(after[i], expected, rtol=1e-5, atol=1e-6)
     assert 4 < joined < 16, "neither alone nor all together, or this test shows nothing"
+
+
+def test_by_test_accuracy_a_client_looks_at_its_test_data(make_federation):
+    """As in the released code: the model that is best on validation data is not the one that is taken."""
+    federation = make_federation(groups=2, samples=60)
+    server = open_server(federation)
+    models = server.initial_models(8)[[0, 2, 3, 4, 5, 6, 7, 1]]
+    client = server.place.client(1, 1, {})
+    x, y = client.data("test")
+    right = [(predict(server.net, model, x) == y.numpy()).mean() for model in models]
+    chosen = {c: make_method("flis-dc", {"choose": c}).training.begin(client, {"models": models})[1] for c in CHOICES}
+    assert chosen["test-accuracy"] == int(np.argmax(right)) != chosen["validation-loss"]
 
 
 def test_it_finds_who_contradicts_whom(make_federation):

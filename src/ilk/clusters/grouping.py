@@ -39,6 +39,11 @@ def _affinity(distance: Array, k: int | None, seed: int) -> Labels:
     return np.asarray(labels, dtype=np.int64)
 
 
+def _affinity_of_distances(distance: Array, k: int | None, seed: int) -> Labels:
+    """Affinity propagation given distances as if they were similarities: OCFL's mistake, to reproduce its figures."""
+    return _affinity(-distance, k, seed)
+
+
 def _meanshift(distance: Array, k: int | None, seed: int) -> Labels:
     """Mean shift of the rows of the distance matrix, with scikit-learn's own bandwidth."""
     return np.asarray(MeanShift().fit_predict(distance), dtype=np.int64)
@@ -59,6 +64,7 @@ def _silhouette(distance: Array, k: int | None, seed: int) -> Labels:
 GROUPINGS: dict[str, Callable[[Array, int | None, int], Labels]] = {
     "kmeans": _kmeans,
     "affinity": _affinity,
+    "affinity-of-distances": _affinity_of_distances,
     "meanshift": _meanshift,
     "hdbscan": _hdbscan,
     "silhouette": _silhouette,

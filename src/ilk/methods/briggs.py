@@ -8,8 +8,9 @@ IJCNN 2020.
     from then on FedAvg in each cluster, which begins with the common model and this round's updates
 
 paper / released code / here
-    OCFL's code gives cosine similarities where distances are meant, so that the least alike are put together (F13); here
-      they are distances. The paper tries thresholds from 0.05 to 0.4 and other metrics and linkages: all are options.
+    OCFL's code gives cosine similarities where distances are meant, so that the least alike are put together (F13:
+      `metric="similarity"`); here they are distances.
+    The paper tries thresholds from 0.05 to 0.4 and other metrics and linkages: all are options.
     A client that did not answer in round n chooses among the clusters' models whenever it is asked.
 """
 
@@ -23,11 +24,13 @@ from pydantic import Field
 
 from ilk.checked import options
 from ilk.clusters import linkage as tree
-from ilk.clusters.updates import cosine_distance, euclidean_distance, manhattan_distance
+from ilk.clusters.updates import cosine_distance, cosine_similarity, euclidean_distance, manhattan_distance
 from ilk.method import Clustered, Cohort, Method, Server
 from ilk.params import average_clusters, gram
 from ilk.server import Answers
 from ilk.tasks import Fit
+
+FROM_GRAM = {"cosine": cosine_distance, "euclidean": euclidean_distance, "similarity": cosine_similarity}
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Briggs(Method[BriggsState]):
 
     at_round: Annotated[int, Field(ge=1)] = 20
     """The round in which everybody is asked and clustered."""
-    metric: Literal["cosine", "euclidean", "manhattan"] = "cosine"
-    """Distance between two updates."""
+    metric: Literal["cosine", "euclidean", "manhattan", "similarity"] = "cosine"
+    """Distance between two updates; similarity: the cosine itself as a distance, OCFL's mistake."""
     linkage: tree.Linkage = "upgma"
     """Distance between two clusters."""
     threshold: Annotated[float, Field(ge=0)] = 0.05
@@ -78,8 +81,7 @@ class Briggs(Method[BriggsState]):
         """Cluster the clients by their updates."""
         size = server.net.trainable
         updates, base = [model[:size] for model in trained.models], state.models[0, :size]
-        if self.metric == "manhattan":
-            distance = manhattan_distance(updates)
-        else:
-            distance = (cosine_distance if self.metric == "cosine" else euclidean_distance)(gram(updates, base))
+        distance = (
+            manhattan_distance(updates) if self.metric == "manhattan" else FROM_GRAM[self.metric](gram(updates, base))
+        )
         return tree.cut_at(tree.tree(distance, self.linkage), self.threshold)

@@ -9,8 +9,8 @@ IEEE Open Journal of the Computer Society, 2023.
 
 paper / released code / here
     Similarity: the paper's formula gives 1/sqrt(M) for a model with itself (F3); the code's agreement rate is used here.
-    Choice of a model: Algorithm 1 takes the least loss on test data, the code the best accuracy on test data (a leak, F5);
-      here the least loss on the client's validation data.
+    Choice of a model: Algorithm 1 takes the least loss on test data, the code the best accuracy on test data (a leak, F5:
+      `choose="test-accuracy"`); here the least loss on the client's validation data.
     Server data: the code cuts 2,500 images out of the test set (F5); here they are held out of training before the split.
     Every cohort member opens a cluster of its own, and equal clusters are not merged, as in the code: m models each round.
 """
@@ -25,6 +25,7 @@ from ilk.checked import options
 from ilk.clusters.agreement import inference_agreement
 from ilk.method import Cohort, Method, Server, State
 from ilk.params import average
+from ilk.tasks import Choice, Fit
 
 
 @options
@@ -37,6 +38,13 @@ class FLISDynamic(Method[State]):
 
     threshold: Annotated[float, Field(ge=0)] = 0.5
     """Two models train together when they agree on at least this fraction of the server's samples (above 1: never)."""
+    choose: Choice = "validation-loss"
+    """What a client chooses a model by: its validation loss, its training loss, or (leaks) its test accuracy."""
+
+    @property
+    def training(self) -> Fit:
+        """Train the best of the models."""
+        return Fit(self.local, choose=self.choose)
 
     def round(self, server: Server, state: State, cohort: Cohort) -> State:
         """Every client receives every model and trains the best; those that agree are averaged."""

@@ -12,7 +12,8 @@ paper / released code / here
     Trigger: the paper's Algorithm 1 would fire in the first round; its text and the code wait for a strict rise (F11).
     Updates: the code compares whole states with BatchNorm's statistics and counters (F12); here trainable parameters,
       `compare="state"` for the whole.
-    Wiring: the code feeds Affinity Propagation distances where it wants similarities (F13); here each gets what it expects.
+    Wiring: the code feeds Affinity Propagation distances where it wants similarities (F13:
+      `grouping="affinity-of-distances"`); here each gets what it expects.
     Noise of HDBSCAN: the code pools it as one cluster; here it joins the nearest (`noise`).
     Mean: plain, as in the paper; `weighted=true` weighs by samples.
     Who was not asked in the round of clustering joins, with its next update, the cluster to which the mean G is smallest.

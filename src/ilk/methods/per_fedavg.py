@@ -9,8 +9,9 @@ Fallah, Mokhtari, Ozdaglar: Personalized Federated Learning with Theoretical Gua
 
 paper / released code / here
     alpha = 0.01 is the option, beta = 0.001 is the local learning rate (--lr). The PACFL code passes both gradients through
-    one momentum buffer; here the inner step is plain and momentum is the outer one's. Its clients with a single batch do
-    nothing, here too; its evaluation leaves the adapting step out, which makes a personalised method a global one: `adapt`.
+    one momentum buffer (`one_buffer=true`); here the inner step is plain and momentum is the outer one's. Its clients with a
+    single batch do nothing, here too; its evaluation leaves the adapting step out, which makes a personalised method a
+    global one (`adapt=false`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class FitMeta:
     local: LocalSGD
     alpha: float
     adapt: bool
+    one_buffer: bool = False
 
     def begin(self, client: Client, message: Message) -> tuple[Vector, int]:
         """Return the model as the client uses it: after one step on its own training data."""
@@ -61,7 +63,10 @@ class FitMeta:
             batches = torch.split(torch.from_numpy(order.permutation(len(y))), self.local.batch_size)
             for first, second in zip(batches[::2], batches[1::2], strict=False):  # an odd last batch has no partner
                 before = theta.clone()
-                theta.sub_(gradient(net, x[first], y[first]), alpha=self.alpha)
+                inner = gradient(net, x[first], y[first])
+                if self.one_buffer:
+                    inner = velocity.mul_(self.local.momentum).add_(inner)
+                theta.sub_(inner, alpha=self.alpha)
                 ahead = gradient(net, x[second], y[second])
                 theta.copy_(before)
                 if self.local.weight_decay:
@@ -94,11 +99,13 @@ class PerFedAvg(Method[State]):
     """Learning rate of the adapting step; the training's own (beta) is --lr."""
     adapt: bool = True
     """Measure each client's model after its adapting step (false: the shared model, as the PACFL code does)."""
+    one_buffer: bool = False
+    """Let one momentum buffer take both gradients of a step, as the PACFL code does."""
 
     @property
     def training(self) -> FitMeta:
         """Train a model to be good after one gradient step."""
-        return FitMeta(self.local, self.alpha, self.adapt)
+        return FitMeta(self.local, self.alpha, self.adapt, self.one_buffer)
 
     def round(self, server: Server, state: State, cohort: Cohort) -> State:
         """Send the model, let the cohort train it, average."""
