@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 
 import numpy as np
 import pytest
 
 import ilk
+from ilk.checked import describe
 from ilk.client import Setting
 from ilk.engines import Inline
 from ilk.evaluate import evaluate
@@ -51,6 +53,25 @@ def same(run, other):
     assert run.model_digest == other.model_digest
     assert told(run) == told(other)
     assert run.ledger.entries == other.ledger.entries
+
+
+@every_method
+def test_every_option_refuses_by_name_what_is_out_of_range(name):
+    for option in describe(method_class(name)):
+        for wrong in beyond(option):
+            group, _, nested = option["name"].partition(".")
+            values = {group: {nested: wrong}} if nested else {group: wrong}
+            with pytest.raises(ilk.IlkError, match=f"{option['name'].rpartition('.')[2]} = .* is not allowed"):
+                make_method(name, values)
+
+
+def beyond(option):
+    """Values just outside what the documentation of an option allows, and some that no option allows."""
+    yield from ([], {"a": 1}) if option["type"] == "string" else ([], {"a": 1}, "nonsense")
+    bounds = re.findall(r"(>=|>|<=|<) ([-0-9.e+]+)", option["range"] or "")
+    assert bounds or not re.search("number|integer", option["type"]), f"{option['name']} may be any number"
+    for sign, bound in bounds:
+        yield float(bound) + {">=": -1, ">": 0, "<=": 1 + abs(float(bound)), "<": 0}[sign]
 
 
 @every_method
