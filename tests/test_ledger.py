@@ -80,6 +80,15 @@ def test_the_unit_of_the_papers(rounds, floats, copies_down, mb):
     assert ledger.paper_mb(100) == pytest.approx(0.1 * rounds * (copies_down + 1) * floats * 32 / 1e6)
 
 
+def test_scaffold_has_three_copies_and_flis_hc_no_warm_up_in_the_papers_unit(blobs):
+    """Of the four that SCAFFOLD moves, and of FLIS-HC's first training of everybody (F16)."""
+    fedavg, scaffold, flis = (played(name, blobs).ledger for name in ("fedavg", "scaffold", "flis-hc"))
+    assert scaffold.paper_mb(6) == pytest.approx(1.5 * fedavg.paper_mb(6))
+    assert scaffold.total("up") + scaffold.total("down") == 2 * (fedavg.total("up") + fedavg.total("down"))
+    assert flis.paper_mb(6) == fedavg.paper_mb(6)
+    assert flis.total("up") > fedavg.total("up")
+
+
 def test_signatures_and_the_like_are_free_in_the_papers_but_not_here():
     ledger = federation_of_the_papers(19, 62_006, 1)
     before, up = ledger.paper_mb(100), ledger.total("up")

@@ -72,7 +72,7 @@ def describe(cls: type[Any]) -> list[dict[str, Any]]:
                     "type": " or ".join(types),
                     "default": field.get("default"),
                     "range": ", ".join(r for r in ranges if r) or None,
-                    "help": field.get("description") or _inherited_help(cls, name),
+                    "help": " ".join((field.get("description") or _inherited_help(cls, name)).split()),
                 }
             )
     return rows

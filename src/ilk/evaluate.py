@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
+from ilk.clusters.scores import scores
 from ilk.engines.engine import Engine
 from ilk.method import Method, State
 from ilk.protocols import Protocol
@@ -38,7 +38,7 @@ class Evaluation:
             "f1": float(self.f1[came].mean()) if came.any() else np.nan,
             "loss": float(self.loss[came].mean()) if came.any() else np.nan,
             "clusters": len(np.unique(self.cluster)),
-            "ari": None if groups is None else float(adjusted_rand_score(groups, self.cluster)),
+            **scores(groups, self.cluster),
         }
 
 

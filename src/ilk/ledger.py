@@ -59,7 +59,9 @@ class Ledger:
     def paper_mb(self, clients: int) -> float:
         """The "Mb" of the PACFL and FLIS tables: megabits of models moved, per client of the federation.
 
-        Signatures and everything else that is not a model count nothing there (spec/methods.md, F16).
+        Signatures, what comes before the first round, and everything else that is not a model count nothing there;
+        SCAFFOLD's control counts one way of its two (spec/methods.md, F16).
         """
-        models = sum(entry.bytes for entry in self.entries if entry.kind in ("model", "models"))
+        counted = (("up", "model"), ("down", "models"), ("down", "control"))
+        models = sum(e.bytes for e in self.entries if e.round and (e.direction, e.kind) in counted)
         return models * 8 / 1e6 / clients

@@ -59,6 +59,11 @@ class Method(Generic[S]):
     paper: ClassVar[str] = ""
     needs_auxiliary: ClassVar[bool] = False  # the server must own data to compare models on
 
+    @property
+    def leak(self) -> str:
+        """How these options let test data decide in training, in words: then accuracies are too high. Else nothing."""
+        return ""
+
     def start(self, server: Server) -> S:
         """Return the state before the first round: by default one model for all."""
         return cast(S, State(models=server.initial_model[None]))

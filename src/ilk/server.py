@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ilk import models
 from ilk.client import Message, Place, Setting
+from ilk.errors import IlkError
 from ilk.ledger import Ledger
 from ilk.params import Models, Net, Vector
 from ilk.randomness import stream
@@ -26,6 +27,14 @@ class Answer:
     client: int
     message: Message
     kept: Message
+
+
+def cohort_size(clients: int, cohort: int | float) -> int:
+    """Return how many clients are asked in a round: that number, or with a decimal point that fraction of them."""
+    size = max(int(cohort * clients + 1e-9), 1) if isinstance(cohort, float) else cohort
+    if size > clients:
+        raise IlkError(f"A cohort of {size} clients is more than the federation has ({clients}).")
+    return size
 
 
 class Carrier(Protocol):
@@ -84,6 +93,7 @@ class Server:
     carrier: Carrier
     ledger: Ledger = field(default_factory=Ledger)
     round: int = 0
+    cohort: int | float = 1.0  # how many clients are asked in a round: a number, or with a decimal point a fraction
     reported: dict[str, Any] = field(default_factory=dict)  # in this round
     _place: Place | None = None
 
@@ -124,6 +134,11 @@ class Server:
     def stream(self, purpose: str) -> np.random.Generator:
         """The server's random stream for this purpose and round."""
         return stream(self.setting.seed, purpose, self.round)
+
+    def sample(self, purpose: str) -> NDArray[np.int64]:
+        """Draw as many clients as are asked in a round, for a question of the method's own."""
+        clients = len(self.ids)
+        return np.sort(self.stream(purpose).choice(clients, cohort_size(clients, self.cohort), replace=False))
 
     def ask(self, task: Task, clients: NDArray[np.int64], send: Message | Callable[[int], Message]) -> Answers:
         """Put a task to clients, with one message for all or a message for each; return the answers that came."""

@@ -80,7 +80,7 @@ def test_a_partition_file_from_before_knows_only_of_training(tmp_path):
 
 def test_a_leak_is_said_by_who_uses_it_and_by_nobody_else():
     leaky = ilk.federation("digits", split="iid", clients=4, auxiliary="test:20")
-    with pytest.warns(IlkWarning, match="flis-hc: the server's data are samples of the test split"):
+    with pytest.warns(IlkWarning, match="flis-hc: the server decides by samples of the test split"):
         run = ilk.run(FLISHierarchical(local=FAST), leaky, rounds=1, engine="inline")
     assert (run.config["auxiliary"], run.config["auxiliary_from"]) == (20, "test")
     with warnings.catch_warnings():

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
+from torch import nn
 
 import ilk
+from ilk import models
+from ilk.clusters import linkage as tree
 from ilk.methods.briggs import Briggs
 from ilk.methods.fedavg import FedAvg
 from ilk.params import average
@@ -199,3 +202,37 @@ class TestWhoDidNotAnswer:
         engine = Engine(lambda round: [] if round == 1 else range(6))
         run = ilk.run(self.METHOD, small, rounds=2, engine=engine)
         assert run.state.cluster.tolist() == [0, 1] * 3
+
+
+def normed(shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 10))
+
+
+@pytest.mark.parametrize(("compare", "buffers"), [("trainable", 0), ("state", 64 * 2 + 1)])
+def test_trainable_parameters_or_the_whole_state(small, monkeypatch, compare, buffers):
+    """The heights of the tree are those of the cosines of what is compared; buffers change them."""
+    monkeypatch.setitem(models.MODELS, "normed", normed)
+    engine, seen = Engine(), []
+    monkeypatch.setattr(tree, "cut_at", lambda merges, threshold: seen.append(merges) or np.zeros(6, np.int64))
+    ilk.run(Briggs(local=FAST, at_round=1, compare=compare), small, rounds=1, engine=engine, model="normed")
+    start = engine.got[1][0][0].astype(np.float64)
+    updates = np.stack([engine.sent[1][k]["model"] for k in range(6)]) - start
+    part = updates[:, : 64 * 2 + 64 * 10 + 10 + buffers]
+    np.testing.assert_allclose(seen[0][:, 2], linkage(pdist(part, "cosine"), "average")[:, 2], atol=1e-5)
+
+
+def test_without_weights_it_is_the_plain_mean(small):
+    engine = Engine()
+    run = ilk.run(Briggs(local=FAST, at_round=9, weighted=False), small, rounds=1, engine=engine)
+    assert (run.state.models == average([engine.sent[1][k]["model"] for k in range(6)], np.ones(6))).all()
+
+
+def test_options(documented):
+    assert documented(Briggs) == {
+        "at_round": 20,
+        "metric": "cosine",
+        "linkage": "upgma",
+        "threshold": 0.05,
+        "compare": "trainable",
+        "weighted": True,
+    }

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import ilk
+from ilk.clusters.kmeans import best_silhouette
 from ilk.methods.cafa import ABFA, CAFA, CBCC
 from ilk.methods.fedopt import FedOpt
 from ilk.params import average
@@ -319,3 +320,14 @@ def test_a_model_that_nobody_judged_is_not_thrown_away(small, monkeypatch):
     run = ilk.run(ABFA(local=FAST, peers=1), small, rounds=1, engine=engine)
     plain = average(list(engine.models().values()), np.ones(6))
     np.testing.assert_allclose(run.state.models, plain, rtol=1e-6, atol=1e-8)
+
+
+def test_the_largest_k_that_is_looked_at(mixed):
+    """Three kinds of clients by their labels; who may look at two clusters only does not find three."""
+    shares = np.repeat(np.eye(5), 4, axis=0) + np.random.default_rng(0).normal(size=(20, 5)) * 1e-3
+    assert best_silhouette(shares, 0).max() + 1 == 5
+    assert best_silhouette(shares, 0, most=3).max() + 1 <= 3
+    free = ilk.run(CAFA(local=FAST), mixed, rounds=1, engine="inline").state.label_cluster
+    held = ilk.run(CAFA(local=FAST, k_most=2), mixed, rounds=1, engine="inline").state.label_cluster
+    assert held.max() == 1
+    assert free.max() >= held.max()

@@ -316,7 +316,15 @@ def test_buffers_are_averaged_and_not_compared(monkeypatch):
     assert run.state.models.shape[1] == trainable + 64 * 2 + 1
     start, sent = engine.got[1][0][0].astype(np.float64), np.stack([engine.sent[1][k] for k in range(4)])
     largest = np.linalg.norm((sent - start)[:, :trainable], axis=1).max()
+    whole = ilk.run(
+        CFL(**EAGER, compare="state"), federation(clients=4), rounds=1, engine="inline", model="my_models:normed"
+    )
+    np.testing.assert_allclose(whole.last["norms"][0][1], np.linalg.norm(sent - start, axis=1).max(), rtol=1e-5)
     np.testing.assert_allclose(run.last["norms"][0][1], largest, rtol=1e-5)
     assert largest < np.linalg.norm(sent - start, axis=1).max() / 2, "the counter alone is longer"
     for z in range(2):
         np.testing.assert_allclose(run.state.models[z], sent[run.state.cluster == z].mean(axis=0), rtol=1e-5, atol=1e-7)
+
+
+def test_options(documented):
+    assert documented(CFL) == {"eps1": 0.4, "eps2": 1.6, "t_min": 20, "compare": "trainable", "stale": False}

@@ -27,11 +27,23 @@ def test_equal_reach_leaves_nothing_of_the_old_model(reach):
         trained = [random.normal(size=50).astype(np.float32) for _ in sizes]
         messages = tuple({"model": model, "reach": np.array(reach, np.float32)} for model in trained)
         answers = Answers(np.arange(clients), sizes, messages)
-        server = SimpleNamespace(ask=lambda *_, answers=answers: answers)
+        server = SimpleNamespace(ask=lambda *_, answers=answers: answers, net=SimpleNamespace(trainable=50))
         for old in (0.0, 1e12):
             state = ilk.State(np.full((1, 50), old, np.float32))
             nova = FedNova().round(server, state, np.arange(clients)).models
             assert np.array_equal(nova, FedAvg().round(server, state, np.arange(clients)).models)
+
+
+def test_statistics_are_averaged_not_stretched(played, toy):
+    """A hundred times the steps stretch the others' updates: variances that were stretched with them would be negative."""
+    federation, local = toy(400, 6, 6), ilk.LocalSGD(epochs=2, lr=0.05)
+    nova = played(FedNova(local=local), federation, model="normed")
+    fedavg = played(FedAvg(local=local), federation, model="normed")
+    trainable = 6 * 4 + 6 + 6 + 6 + 3 * 6 + 3
+    assert np.array_equal(nova.state.models[:, trainable:], fedavg.state.models[:, trainable:])
+    assert not np.allclose(nova.state.models[:, :trainable], fedavg.state.models[:, :trainable])
+    run = played(FedNova(local=local), federation, model="normed", rounds=5)
+    assert np.isfinite(run.history["loss"]).all()
 
 
 def reach_by_hand(steps, momentum):

@@ -206,11 +206,11 @@ class TestNewcomers:
         assert run.ledger.by_kind()["models"] == (6 + 3 * 6 + 1) * model
 
     def test_who_is_silent_again_is_asked_again(self, small):
-        """Round 1: its welcome is lost, and what it trained besides counts for no cluster. Round 2: it joins."""
+        """Round 1: its welcome is lost, so it is in no cluster to train with. Round 2: it joins."""
         engine = Engine(lambda round, ask: range(5) if round == 0 or (round, ask) == (1, 1) else range(6))
         run = ilk.run(FLIS(local=STRONG), small, rounds=1, engine=engine)
         assert run.state.cluster.tolist() == [0, 1, 0, 1, 0, -1]
-        assert 5 in engine.sent[1, 2]
+        assert 5 not in engine.got[1, 2]
         for z, members in ((0, [0, 2, 4]), (1, [1, 3])):
             expected = average([engine.sent[1, 2][k] for k in members], small.sizes[members])
             assert (run.state.models[z] == expected[0]).all()
@@ -239,3 +239,31 @@ class Stub:
 
     def predict(self, models):
         return self.says
+
+
+class TestOlderCode:
+    def test_ward_of_the_rows_of_the_agreement(self):
+        eight = federation("rotate:4", 8)
+        state = ilk.run(FLIS(local=STRONG, linkage="ward-of-rows", clusters=3), eight, rounds=1, engine="inline").state
+        expected = fcluster(linkage(inference_agreement(state.predictions), "ward"), 3, "maxclust")
+        assert ((state.cluster[:, None] == state.cluster) == (expected[:, None] == expected)).all()
+        assert state.cluster.max() == 2
+
+    def test_a_first_training_of_its_own_length(self, small):
+        """One epoch at first: predictions are those of a run with one epoch, rounds have all three."""
+        engine = Engine()
+        short = ilk.run(FLIS(local=STRONG, first_epochs=1, clusters=1), small, rounds=1, engine=engine)
+        once = ilk.run(FLIS(local=ilk.LocalSGD(epochs=1, lr=0.05), clusters=1), small, rounds=1, engine="inline")
+        usual = ilk.run(FLIS(local=STRONG, clusters=1), small, rounds=1, engine="inline")
+        assert (short.state.predictions == once.state.predictions).all()
+        assert not (short.state.predictions == usual.state.predictions).all()
+        assert (short.state.models == usual.state.models).all()
+
+
+def test_options(documented):
+    assert documented(FLIS) == {
+        "threshold": "gap",
+        "clusters": None,
+        "linkage": "upgma",
+        "first_epochs": None,
+    }

@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 import ilk
+from ilk.errors import IlkWarning
 from ilk.methods.fedavg import FedAvg
 from ilk.methods.ifca import IFCA
 
 FAST = ilk.LocalSGD(epochs=1, lr=0.05)
+LEAKY = pytest.mark.filterwarnings("ignore:ifca. clients choose a model by their own test data")
 PLANTED = np.random.default_rng(5).normal(size=(2, 3, 4)) * 3
 
 
@@ -141,6 +143,7 @@ def test_of_equally_good_models_the_first_is_taken(toy, clients_of, choose):
     assert IFCA(choose=choose).training.begin(client, {"models": models})[1] == 0
 
 
+@LEAKY
 @pytest.mark.parametrize("choose", ["train-loss", "validation-loss", "test-accuracy"])
 def test_the_option_reaches_the_rounds_and_the_draws(played, toy, watched, choose):
     for options in ({}, {"min_share": 0.1}):
@@ -181,6 +184,25 @@ def test_one_of_these_draws_more_than_once(planted, hand):
     assert shares(planted, hand, 0, 3).min() < 0.2 or shares(planted, hand, 0, 2).min() < 0.5
 
 
+def test_only_a_cohort_is_asked_about_a_draw(played, planted, watched):
+    """As in the reference; each draw asks others, and the ledger has m models times k down for each."""
+    engine = watched()
+    run = played(IFCA(local=FAST, min_share=0.5), planted, engine=engine, cohort=4)
+    asked = [client for round, client, _ in engine.sent if round == 0]
+    draws = [tuple(asked[i : i + 4]) for i in range(0, len(asked), 4)]
+    assert all(len(set(draw)) == 4 and list(draw) == sorted(draw) for draw in draws)
+    assert len(draws) == 1 or len(set(draws)) > 1
+    down = sum(e.bytes for e in run.ledger.entries if (e.round, e.direction) == (0, "down"))
+    assert down == len(draws) * 4 * 2 * 15 * 4
+
+
+def test_without_weights_it_is_the_plain_mean(played, toy, watched):
+    engine = watched()
+    run = played(IFCA(local=FAST, k=1, weighted=False), toy(12, 31, 20), engine=engine)
+    expected = np.mean([m["model"] for m in engine.answers(1).values()], axis=0)
+    np.testing.assert_allclose(run.state.models[0], expected, atol=1e-7)
+
+
 def test_the_share_is_of_those_who_answer(played, planted, hand, watched):
     """Half of the clients stay silent when the initial models are chosen."""
     engine = watched(lost=lambda round, client: round == 0 and client >= 4)
@@ -213,13 +235,21 @@ def test_clients_remember_nothing(played, toy):
     assert played(IFCA(local=FAST), toy(12, 31, 20), rounds=2).memories == [{}, {}, {}]
 
 
+def test_a_choice_by_test_data_is_said_to_leak(played, toy):
+    with pytest.warns(IlkWarning, match=r"ifca: clients choose a model by their own test data .* too high"):
+        run = played(IFCA(local=FAST, choose="test-accuracy"), toy(12, 31, 20))
+    assert len(run.result()["leaks"]) == 1
+    assert played(IFCA(local=FAST), toy(12, 31, 20)).result()["leaks"] == []
+
+
+@LEAKY
 @pytest.mark.parametrize("options", [{}, {"k": 3}, {"choose": "test-accuracy"}], ids=str)
 def test_who_is_not_asked_or_does_not_answer(survives, options):
     survives(IFCA(local=FAST, **options))
 
 
 def test_options(documented):
-    assert documented(IFCA) == {"k": 2, "choose": "train-loss", "min_share": 0.0}
+    assert documented(IFCA) == {"k": 2, "choose": "train-loss", "min_share": 0.0, "weighted": True}
 
 
 @pytest.mark.parametrize(

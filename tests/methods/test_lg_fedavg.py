@@ -147,10 +147,18 @@ def test_who_is_not_asked_or_does_not_answer(survives):
 
 
 def test_options(documented):
-    assert documented(LGFedAvg) == {"shared_layers": 2}
+    assert documented(LGFedAvg) == {"shared_layers": 2, "weighted": True}
 
 
 @pytest.mark.parametrize("layers", [0, -1, 1.5, "last"])
 def test_a_wrong_number_of_layers_is_refused_by_name(layers):
     with pytest.raises(ilk.IlkError, match="lg-fedavg: shared_layers = "):
         LGFedAvg(shared_layers=layers)
+
+
+def test_without_weights_it_is_the_plain_mean(played, toy, watched):
+    engine = watched()
+    run = played(of_last(1, weighted=False), toy(12, 31, 20), model="mlp", engine=engine)
+    expected = np.mean([m["model"] for m in engine.answers(1).values()], axis=0)
+    np.testing.assert_allclose(run.state.models[0], expected, atol=1e-7)
+    assert not np.array_equal(run.state.models, played(of_last(1), toy(12, 31, 20), model="mlp").state.models)

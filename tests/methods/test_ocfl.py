@@ -9,6 +9,7 @@ from torch import nn
 
 import ilk
 import ilk.methods.ocfl as module
+from ilk.clusters.grouping import group
 from ilk.clusters.updates import cosine_distance, temperature
 from ilk.methods.fedavg import FedAvg
 from ilk.methods.fedopt import FedOpt
@@ -370,3 +371,40 @@ class TestMemory:
         used = self.peak(play)
         assert after[0].clustered_at == 2
         assert used < 1.4
+
+
+def test_k_is_for_kmeans_only():
+    assert OCFL(grouping="kmeans", k=4).k == 4
+    with pytest.raises(ilk.IlkError, match="k = 4 is for grouping = 'kmeans' only"):
+        OCFL(k=4)
+
+
+def test_the_temperature_is_a_column_of_the_history(small):
+    run = ilk.run(OCFL(local=FAST), small, rounds=2, engine="inline")
+    assert (
+        run.history["temperature"][0] == ilk.run(OCFL(local=FAST), small, rounds=1, engine="inline").state.temperature
+    )
+    assert all(0 < t < 1 for t in run.history["temperature"] if t is not None)
+
+
+def test_a_cluster_of_hdbscan_has_at_least_a_fifth_of_the_clients():
+    """6 of 30 and 3 of 15, rounded up: a tight group one client smaller is noise."""
+    for clients, least in ((30, 6), (15, 3), (13, 3)):
+        for size in (least, least - 1):
+            far = np.full((clients, clients), 10.0)
+            far[:size, :size] = 0.1
+            far[size : 2 * least + 1, size : 2 * least + 1] = 0.1
+            np.fill_diagonal(far, 0)
+            labels = group(far, "hdbscan", None, "pooled", 0)
+            together = len(set(labels[:size])) == 1 and labels[0] not in labels[size : 2 * least + 1]
+            assert together == (size == least), (clients, size)
+
+
+def test_options(documented):
+    assert documented(OCFL) == {
+        "grouping": "hdbscan",
+        "k": None,
+        "noise": "nearest",
+        "compare": "trainable",
+        "weighted": False,
+    }

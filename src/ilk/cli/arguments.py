@@ -135,7 +135,7 @@ def _option(name: str, text: str, default: Any = None, type: str = "", many: boo
     info = typer.Option(
         "--" + name.replace("_", "-"),
         help=f"{text} [default: {default}]" if has_default else text,
-        metavar="NUMBER" if "number" in type else "NAME" if not many else "OPTION=VALUE",
+        metavar="OPTION=VALUE" if many else "NAME" if "number" not in type else "VALUE" if "'" in type else "NUMBER",
         show_default=False,
     )
     annotation = Annotated[list[str] | None if many else str | None, info]  # type: ignore[valid-type]  # made at run time

@@ -22,7 +22,13 @@ def methods(
 
     chosen = {name: method_class(name)} if name else registry()
     rows: list[dict[str, Any]] = [
-        {"name": key, "paper": cls.paper, "description": summary(cls), "options": describe(cls)}
+        {
+            "name": key,
+            "paper": cls.paper,
+            "description": summary(cls),
+            "needs": ["server data"] if cls.needs_auxiliary else [],
+            "options": describe(cls),
+        }
         for key, cls in chosen.items()
     ]
     if json:
@@ -35,6 +41,8 @@ def methods(
             Text.assemble((f"{row['name']:<{width}}", "bold"), "  ", row["description"], (f" ({row['paper']})", "dim")),
             soft_wrap=True,
         )
+        if row["needs"] and not brief:
+            out.print("    Needs data of the server's own: see --auxiliary of `ilk run --help`.")
         options = [option for option in row["options"] if name or not option["name"].startswith("local.")]
         if options and not brief:
             out.print(_table(options))

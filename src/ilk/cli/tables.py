@@ -21,6 +21,8 @@ def show(runs: Sequence[Run], as_json: bool, several: bool) -> None:
     out = console(stderr=as_json)
     out.print(results(runs, out.width))
     out.print(Text(protocol_in_words(runs[0].config)))
+    for leak in dict.fromkeys(f"{run.config['method']}: {leak}" for run in runs for leak in run.config["leaks"]):
+        out.print(Text(f"Too high, for test data leak. {leak}."))
     for line in who_is_with_whom(runs):
         out.print(Text(line), overflow="fold")
     out.print()
@@ -78,8 +80,6 @@ def _mean(method: str, runs: Sequence[Run]) -> dict[str, str]:
 def protocol_in_words(config: Mapping[str, Any]) -> str:
     """Say what an accuracy in the table is."""
     words = f"Accuracy: mean over all clients; protocol '{config['protocol']}': {MEANING[config['protocol']]}."
-    if config.get("auxiliary_from") == "test" and config["auxiliary"]:
-        words += f" A leak: the server's {config['auxiliary']} samples are from the test split."
     if config["protocol"] == "global":
         return words
     return f"{words} Test data: '{config['test_policy']}': {POLICY[config['test_policy']]}."

@@ -18,9 +18,9 @@ def kmeans(points: NDArray[np.floating], k: int, seed: int, starts: int = 10) ->
     return by_first_member(KMeans(k, n_init=starts, random_state=seed).fit_predict(points))
 
 
-def best_silhouette(points: NDArray[np.floating], seed: int) -> Labels:
-    """Return the k-means clusters for that k from 2 to n - 1 whose mean silhouette is largest; else one cluster."""
-    most = min(len(points) - 1, len(np.unique(points, axis=0)))
+def best_silhouette(points: NDArray[np.floating], seed: int, most: int | None = None) -> Labels:
+    """Return the k-means clusters for that k from 2 to `most` (n - 1) whose mean silhouette is largest; else one cluster."""
+    most = min(most or len(points), len(points) - 1, len(np.unique(points, axis=0)))
     candidates = [kmeans(points, k, seed, starts=3) for k in range(2, most + 1)]
     candidates = [labels for labels in candidates if 2 <= labels.max() + 1 <= len(points) - 1]
     if not candidates:

@@ -25,6 +25,14 @@ def tree(distance: Array, linkage: Linkage) -> Array:
     return merges
 
 
+def ward(points: Array) -> Array:
+    """Return the merge tree of Ward's linkage of the rows of a matrix, by their Euclidean distances."""
+    if len(points) < 2:
+        return np.empty((0, 4))
+    merges: Array = hierarchy.linkage(points, "ward")
+    return merges
+
+
 def cut(merges: Array, allowed: Sequence[bool] | NDArray[np.bool_]) -> Labels:
     """Return the clusters after all merges that are allowed; above one that is refused none is made.
 

@@ -21,10 +21,7 @@ from ilk.data.formats import reading, require
 from ilk.errors import IlkError
 
 AuxiliaryFrom = Literal["train", "test"]
-LEAK = (
-    "the server's data are samples of the test split (--auxiliary test:N, as in the released code of FLIS). "
-    "Clients may be tested on what the server has decided by, so accuracies are too high."
-)
+LEAK = "the server decides by samples of the test split (--auxiliary test:N, as in the released code of FLIS)"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ IJCNN 2020.
 paper / released code / here
     OCFL's code gives cosine similarities where distances are meant, so that the least alike are put together (F13:
       `metric="similarity"`); here they are distances.
+    OCFL's code compares whole states, BatchNorm's statistics too (`compare="state"`), and averages without weights
+      (`weighted=false`). Its rounds count from 0: its clustering in iteration 20 is `at_round=21`.
     The paper tries thresholds from 0.05 to 0.4 and other metrics and linkages: all are options.
     A client that did not answer in round n chooses among the clusters' models whenever it is asked.
 """
@@ -55,6 +57,10 @@ class Briggs(Method[BriggsState]):
     """Distance between two clusters."""
     threshold: Annotated[float, Field(ge=0)] = 0.05
     """Clusters join up to this distance."""
+    compare: Literal["trainable", "state"] = "trainable"
+    """What updates are compared by: trainable parameters, or the whole state with its buffers."""
+    weighted: bool = True
+    """Weigh clients by their samples."""
 
     @property
     def training(self) -> Fit:
@@ -75,11 +81,12 @@ class Briggs(Method[BriggsState]):
             cluster[trained.clients] = found
             state = BriggsState(np.repeat(state.models, found.max() + 1, axis=0), cluster, clustered=True)
         membership = trained.membership(state.cluster)
-        return replace(state, models=average_clusters(state.models, trained.models, membership, trained.sizes))
+        weights = trained.sizes if self.weighted else np.ones(len(trained))
+        return replace(state, models=average_clusters(state.models, trained.models, membership, weights))
 
     def _group(self, server: Server, state: BriggsState, trained: Answers) -> tree.Labels:
         """Cluster the clients by their updates."""
-        size = server.net.trainable
+        size = server.net.trainable if self.compare == "trainable" else state.models.shape[1]
         updates, base = [model[:size] for model in trained.models], state.models[0, :size]
         distance = (
             manhattan_distance(updates) if self.metric == "manhattan" else FROM_GRAM[self.metric](gram(updates, base))

@@ -10,7 +10,8 @@ EuCNC 2025. Also its two parts alone: CBCC (cbcc) and ABFA (abfa).
     CAFA   w_i ~ w_i^K w_i^A over the cohort;  theta <- sum_i w_i theta_i
 
 paper / released code / here
-    k: the released training takes a fixed k = 6 (F15); the paper and this file the best silhouette (`k` fixes it).
+    k: the released training takes a fixed k = 6 (F15); the paper and this file the best silhouette (`k` fixes it). The code
+      of its tables looks at k up to 19 (`k_most=19`); here up to n - 1.
     Histograms are of all data that is not for testing. They show the server each client's labels.
     Peers' models go through the server to the other clients of the cohort: m (m - 1) models a round, in the ledger.
       `peers` lets each model be judged by a random few only. If no model gets anything right, A_i is the same for all.
@@ -101,7 +102,9 @@ class Weighing(Method[CAFAState]):
             shares = sent["histogram"] / sent["histogram"].sum(axis=1, keepdims=True)
             seed = int(server.stream("k-means").integers(2**31))
             cluster[sent.clients] = (
-                kmeans(shares, k, seed) if (k := getattr(self, "k", None)) else best_silhouette(shares, seed)
+                kmeans(shares, k, seed)
+                if (k := getattr(self, "k", None))
+                else best_silhouette(shares, seed, getattr(self, "k_most", None))
             )
         sizes = np.bincount(cluster[cluster >= 0], minlength=1)
         usual = np.where(cluster >= 0, sizes[cluster], sizes.min()) / n if self.by_labels else np.ones(n)
@@ -154,6 +157,8 @@ class CAFA(Weighing):
 
     k: K = None
     """Clusters of label histograms; default: the number with the best silhouette."""
+    k_most: K = None
+    """Largest k whose silhouette is looked at; default: clients - 1."""
     peers: PEERS = None
     """Each model is judged by this many random others; default: by the whole cohort."""
 
@@ -167,6 +172,8 @@ class CBCC(Weighing):
 
     k: K = None
     """Clusters of label histograms; default: the number with the best silhouette."""
+    k_most: K = None
+    """Largest k whose silhouette is looked at; default: clients - 1."""
 
 
 @options

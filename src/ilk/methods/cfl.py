@@ -14,13 +14,15 @@ paper / released code / here
       round's updates are added; norms and cosines are those of each member's last update, and a cluster splits only if
       every member has sent one since the last split and within the last 2 ceil(N / cohort) rounds.
     eps1 and eps2 are norms, so they depend on the model, the learning rate and the epochs: look at them before you trust
-      the defaults: they stand in the history's column `norms`. Updates cover trainable parameters; buffers are averaged.
+      the defaults: they stand in the history's column `norms`. The released code compares whole states, BatchNorm's
+      statistics too (`compare="state"`); here trainable parameters. It counts rounds from 0: its first split in iteration
+      21 is in round 22 (`t_min=21`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,8 @@ class CFL(Method[CFLState]):
     """... and the largest norm of a single update is above this."""
     t_min: Annotated[int, Field(ge=0)] = 20
     """No split up to this round."""
+    compare: Literal["trainable", "state"] = "trainable"
+    """What norms and cosines are of: trainable parameters, or the whole state with its buffers."""
     stale: bool = False
     """Add every client's last update in each round, as PACFL's code does (F10)."""
 
@@ -90,7 +94,8 @@ class CFL(Method[CFLState]):
         fresh = (state.since[members] > 0) & (state.since[members] > server.round - window)
         if not (self.stale or fresh.all()):
             return state, None
-        inner = gram(state.updates[members, : server.net.trainable], np.zeros(server.net.trainable, np.float32))
+        size = server.net.trainable if self.compare == "trainable" else state.models.shape[1]
+        inner = gram([state.updates[k, :size] for k in members], np.zeros(size, np.float32))
         mean_norm = float(np.sqrt(max(inner.mean(), 0.0)))
         max_norm = float(np.sqrt(np.diag(inner).max()))
         norms = [mean_norm, max_norm]

@@ -6,7 +6,8 @@ Data, AISTATS 2017.
     theta_{t+1} = sum_k n_k theta_k / sum_k n_k     over the clients k whose answers came
 
 paper / released code / here
-    The CAFA and OCFL authors average without the weights n_k; the others and this file average with them.
+    The CAFA and OCFL authors average without the weights n_k (`fedopt` with `weighted=false`); the others and this file
+    average with them.
 """
 
 from __future__ import annotations

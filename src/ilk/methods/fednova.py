@@ -8,7 +8,8 @@ NeurIPS 2020.
                  theta_{t+1} = theta_t - (sum_k p_k a_k) sum_k p_k g_k
 
 paper / released code / here
-    All the same. It is written as one weighted sum of models, so that equal a_k give FedAvg's bits.
+    All the same. It is written as one weighted sum of models, so that equal a_k give FedAvg's bits. Buffers (BatchNorm's
+      statistics) are no updates: they are averaged, for a step beyond the mean makes variances negative.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from ilk.checked import options
 from ilk.client import Client
 from ilk.method import Cohort, Message, Method, Server, State
-from ilk.params import combine
+from ilk.params import average, combine
 from ilk.tasks import Fit
 
 
@@ -53,5 +54,7 @@ class FedNova(Method[State]):
         n = trained.sizes.astype(np.float64)
         p, a = n / n.sum(), trained["reach"].astype(np.float64)
         stretch = (n @ a) / (n.sum() * a)  # sum_j p_j a_j / a_k: exactly 1 where all a_k are equal
-        models = [state.models[0], *trained.models]
-        return State(models=combine(models, [p @ (1 - stretch), *(p * stretch)])[None])
+        theta = combine([state.models[0], *trained.models], [p @ (1 - stretch), *(p * stretch)])
+        if len(theta) > (size := server.net.trainable):
+            theta[size:] = average([model[size:] for model in trained.models], n)[0]
+        return State(models=theta[None])

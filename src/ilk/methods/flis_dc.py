@@ -12,20 +12,22 @@ paper / released code / here
     Choice of a model: Algorithm 1 takes the least loss on test data, the code the best accuracy on test data (a leak, F5:
       `choose="test-accuracy"`); here the least loss on the client's validation data.
     Server data: the code cuts 2,500 images out of the test set (F5); here they are held out of training before the split.
-    Every cohort member opens a cluster of its own, and equal clusters are not merged, as in the code: m models each round.
+    Every cohort member opens a cluster of its own, and equal clusters are not merged, as in the code: m models each round,
+      and m m models sent in the next. `merge_identical=true` keeps one of equal ones.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from ilk.checked import options
 from ilk.clusters.agreement import inference_agreement
 from ilk.method import Cohort, Method, Server, State
 from ilk.params import average
-from ilk.tasks import Choice, Fit
+from ilk.tasks import TEST_CHOICE, Choice, Fit
 
 
 @options
@@ -41,6 +43,14 @@ class FLISDynamic(Method[State]):
     choose: Choice = "validation-loss"
     """What a client chooses a model by: its validation loss, its training loss, or (leaks) its test accuracy."""
 
+    merge_identical: bool = False
+    """Send clusters with the same members once: the same models, less to send."""
+
+    @property
+    def leak(self) -> str:
+        """Clients that choose by test accuracy have looked at what they are measured on."""
+        return TEST_CHOICE if self.choose == "test-accuracy" else ""
+
     @property
     def training(self) -> Fit:
         """Train the best of the models."""
@@ -52,4 +62,6 @@ class FLISDynamic(Method[State]):
         agreement = inference_agreement(server.predict(trained.models))
         together = agreement >= self.threshold
         together |= trained.clients[:, None] == trained.clients  # a client is always in its own cluster
+        if self.merge_identical:
+            together = np.array(list(dict.fromkeys(map(tuple, together))))  # in the order of their first members
         return State(models=average(trained.models, together * trained.sizes))

@@ -7,8 +7,9 @@ Ghosh, Chung, Yin, Ramchandran: An Efficient Framework for Clustered Federated L
 
 paper / released code / here
     The original re-draws the k initial models until each attracts a good share of a cohort (35 % for k = 2, 10 % for k = 4):
-      `min_share`; it averages without weights. The PACFL code chooses by accuracy on the test set (a leak):
-      `choose="test-accuracy"`. Here: training loss, weights, initial models as they come (`min_share=0`).
+      `min_share`; it averages without weights: `weighted=false`. The PACFL code chooses by accuracy on the test set (a
+      leak): `choose="test-accuracy"`. Here: training loss, weights, initial models as they come (`min_share=0`).
+    The PACFL code draws its initial models from normal distributions of its own; here all methods begin alike.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ilk.client import Client
 from ilk.errors import IlkError
 from ilk.method import Cohort, Message, Method, Server, State
 from ilk.params import average_clusters
-from ilk.tasks import Choice, Fit, best
+from ilk.tasks import TEST_CHOICE, Choice, Fit, best
 
 TRIES = 50
 
@@ -52,7 +53,9 @@ class IFCA(Method[State]):
     choose: Choice = "train-loss"
     """What a client chooses by: its training loss, its validation loss, or (leaks) its test accuracy."""
     min_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Draw initial models until each is chosen by at least this share of all clients; 0: take the first."""
+    """Draw initial models until each is chosen by at least this share of a cohort; 0: take the first."""
+    weighted: bool = True
+    """Weigh clients by their samples."""
 
     def __post_init__(self) -> None:
         """Refuse shares that cannot be."""
@@ -60,6 +63,11 @@ class IFCA(Method[State]):
             raise IlkError(
                 f"ifca: {self.k} models cannot each have {self.min_share:.0%} of the clients; use a smaller min_share."
             )
+
+    @property
+    def leak(self) -> str:
+        """Clients that choose by test accuracy have looked at what they are measured on."""
+        return TEST_CHOICE if self.choose == "test-accuracy" else ""
 
     @property
     def training(self) -> Fit:
@@ -72,7 +80,8 @@ class IFCA(Method[State]):
             models = server.initial_models(self.k, draw)
             if self.k * self.min_share == 0:
                 return State(models)
-            chosen = server.ask(Choose(self.choose), server.everyone, {"models": models})["chosen"]
+            asked = server.sample(f"draw {draw}")
+            chosen = server.ask(Choose(self.choose), asked, {"models": models})["chosen"]
             if np.bincount(chosen, minlength=self.k).min() >= self.min_share * len(chosen):
                 return State(models)
         raise IlkError(
@@ -84,4 +93,5 @@ class IFCA(Method[State]):
         """Send all models; average what came back by the model that it started from."""
         trained = server.ask(self.training, cohort, self.message(state))
         chosen = trained["chosen"] if self.k > 1 else np.zeros(len(trained), np.int64)
-        return State(models=average_clusters(state.models, trained.models, chosen, trained.sizes))
+        weights = trained.sizes if self.weighted else np.ones(len(trained))
+        return State(models=average_clusters(state.models, trained.models, chosen, weights))

@@ -6,9 +6,12 @@ Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency: Think Locally
     server       last layers = sum n_k last layers_k / sum n_k
 
 paper / released code / here
-    The original starts from a long FedAvg run, averages without weights and sends to everybody each round; PACFL's code, and
-    this file, start from the common initial model, average with weights and send to the cohort. PACFL's code takes the last
-    four entries of the state, which is not two layers in a network with normalisation; here layers are counted.
+    The original starts from a long FedAvg run, averages without weights (`weighted=false`) and sends to everybody each
+      round; PACFL's code, and this file, start from the common initial model and send to the cohort.
+    PACFL's code shares the last four entries of the state: the last two layers, where a layer is whatever has parameters of
+      its own. So it is here: in a network with normalisation the default 2 is the last norm and the classifier.
+    To a newcomer PACFL's code sends the mean of whole models, which needs the local layers; here they never leave a client:
+      it begins with the initial model's first layers.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from ilk.checked import options
@@ -56,6 +60,8 @@ class LGFedAvg(Method[State]):
 
     shared_layers: Annotated[int, Field(ge=1)] = 2
     """How many of the last layers (those that have parameters) are shared."""
+    weighted: bool = True
+    """Weigh the clients by their samples."""
 
     @property
     def training(self) -> FitLocalGlobal:
@@ -70,7 +76,7 @@ class LGFedAvg(Method[State]):
     def round(self, server: Server, state: State, cohort: Cohort) -> State:
         """Average the last layers."""
         trained = server.ask(self.training, cohort, self.message(state))
-        return State(models=average(trained.models, trained.sizes))
+        return State(models=average(trained.models, trained.sizes if self.weighted else np.ones(len(trained))))
 
     def message(self, state: State) -> Callable[[int], Message]:
         """Send the last layers."""

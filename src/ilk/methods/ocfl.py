@@ -31,6 +31,7 @@ from pydantic import AfterValidator, Field, InstanceOf, PlainSerializer
 from ilk.checked import options
 from ilk.clusters.grouping import GROUPINGS, Clusterer, Noise, group, named
 from ilk.clusters.updates import cosine_distance, temperature
+from ilk.errors import IlkError
 from ilk.method import Clustered, Cohort, Method, Server
 from ilk.params import Vector, average_clusters, combine, gram
 from ilk.server import Answers
@@ -75,6 +76,13 @@ class OCFL(Method[OCFLState]):
     """What updates are compared by: trainable parameters, or the whole state with its buffers."""
     weighted: bool = False
     """Weigh clients by their samples."""
+
+    def __post_init__(self) -> None:
+        """Refuse a number of clusters that nothing would ask for."""
+        if self.k is not None and self.grouping != "kmeans":
+            raise IlkError(
+                f"ocfl: k = {self.k} is for grouping = 'kmeans' only; grouping {self.grouping!r} finds its own number."
+            )
 
     @property
     def training(self) -> Fit:

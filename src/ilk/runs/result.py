@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ilk.clusters.scores import SCORES
 from ilk.errors import IlkError
 from ilk.ledger import Entry, Ledger
 from ilk.method import State
@@ -107,11 +108,12 @@ class Run:
             "engine": self.record["engine"],
             "protocol": config["protocol"],
             "test_policy": config["test_policy"],
+            "leaks": config["leaks"],
             "accuracy": self.accuracy,
             "accuracy_by_client": self.accuracy_by_client,
             "clusters": self.clusters,
             "true_groups": self.true_groups,
-            "ari": self.last["ari"],
+            **{name: self.last[name] for name in SCORES},
             "bytes_up": self.ledger.total("up"),
             "bytes_down": self.ledger.total("down"),
             "paper_mb": self.ledger.paper_mb(len(self.ids)),

@@ -29,7 +29,7 @@ from ilk.runs.folder import PARTITION, RUN, RunFolder, check_state, read_json, s
 from ilk.runs.history import Row
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
-from ilk.server import NobodyAnswered, Server
+from ilk.server import NobodyAnswered, Server, cohort_size
 
 Listener = Callable[[Row], None]
 
@@ -57,8 +57,8 @@ def run(
     plan = plan or Plan(**settings)
     if method.needs_auxiliary:
         federation.require_auxiliary(method.name)
-        if federation.auxiliary_from == "test":
-            warnings.warn(f"{method.name}: {LEAK}", IlkWarning, stacklevel=2)
+    for leak in leaks(method, federation):
+        warnings.warn(f"{method.name}: {leak}. Accuracies are too high.", IlkWarning, stacklevel=2)
     if plan.protocol == "global":
         federation.require_test()
     carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
@@ -76,6 +76,12 @@ def run(
             folder.close()
 
 
+def leaks(method: Method[Any], federation: Federation) -> list[str]:
+    """Say in which ways test data decide in training, as some released code lets them."""
+    of_server = [LEAK] if method.needs_auxiliary and federation.auxiliary_from == "test" else []
+    return of_server + [method.leak] * bool(method.leak)
+
+
 def configuration(method: Method[Any], federation: Federation, plan: Plan) -> dict[str, Any]:
     """Everything that decides what a run ends in; a run is resumed only under the same."""
     partition = federation.partition
@@ -88,6 +94,7 @@ def configuration(method: Method[Any], federation: Federation, plan: Plan) -> di
         "test_policy": partition.test_policy,
         "auxiliary": federation.auxiliary_count,
         "auxiliary_from": federation.auxiliary_from,
+        "leaks": leaks(method, federation),
         "split_seed": partition.seed,
         "federation": federation.fingerprint,
         **plain(plan),
@@ -97,10 +104,7 @@ def configuration(method: Method[Any], federation: Federation, plan: Plan) -> di
 
 def cohort_of(round: int, clients: int, cohort: int | float, seed: int) -> Cohort:
     """Return who is asked in this round: a number of clients, or with a decimal point a fraction of them."""
-    size = max(int(cohort * clients + 1e-9), 1) if isinstance(cohort, float) else cohort
-    if size > clients:
-        raise IlkError(f"A cohort of {size} clients is more than the federation has ({clients}).")
-    return np.sort(stream(seed, "cohort", round).choice(clients, size, replace=False))
+    return np.sort(stream(seed, "cohort", round).choice(clients, cohort_size(clients, cohort), replace=False))
 
 
 def _folder(
@@ -165,7 +169,7 @@ class _Running:
         self.on_round = on_round or (lambda row: None)
         self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row
         setting = Setting(federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held")
-        self.server = Server(setting, engine)
+        self.server = Server(setting, engine, cohort=plan.cohort)
         record = read_json(folder.path / RUN) if folder else _record(config, federation, engine.name)
         self.run = Run(record, folder=folder.path if folder else None)
 

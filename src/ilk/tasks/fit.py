@@ -14,6 +14,7 @@ from ilk.tasks.score import loss_of, score
 from ilk.tasks.sgd import LocalSGD
 
 Choice = Literal["validation-loss", "train-loss", "test-accuracy"]
+TEST_CHOICE = "clients choose a model by their own test data (choose = 'test-accuracy', as in the released code)"
 
 
 @dataclass(frozen=True)
