@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ilk.client import Client, Message
-from ilk.clusters.angles import MEASURES, Measure
+from ilk.clusters.angles import MEASURES
+from ilk.clusters.blocks import Measure
 from ilk.clusters.signatures import class_signature, plain_signature, weighted_signature
 
 Array = NDArray[np.float64]
