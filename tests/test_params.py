@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from ilk.params import Net, average, digest
+from ilk import params
+from ilk.params import Net, average, digest, gram
 
 quick = settings(max_examples=60, deadline=None, database=None)
 
@@ -226,3 +227,14 @@ def test_the_digest_tells_type_shape_order_and_content_apart():
     assert len({digest(arrays) for arrays in variants}) == len(variants)
     assert digest([a, b]) == digest([a.copy(), b.copy()])
     assert digest([np.arange(6).reshape(2, 3).T]) == digest([np.arange(6).reshape(2, 3).T.copy()])
+
+
+@pytest.mark.parametrize("room", [1, 8 * 7 * 10, 1 << 26])
+def test_inner_products_of_updates_in_blocks(room, monkeypatch):
+    monkeypatch.setattr(params, "GRAM_BYTES", room)
+    random = np.random.default_rng(0)
+    models, base = random.standard_normal((7, 103)).astype(np.float32), random.standard_normal(103).astype(np.float32)
+    updates = models.astype(np.float64) - base
+    found = gram(list(models), base)
+    np.testing.assert_allclose(found, updates @ updates.T, rtol=1e-12)
+    assert (found == found.T).all()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ilk.clusters.scores import scores
 from ilk.engines.engine import Engine
+from ilk.measure import measured
 from ilk.method import Method, State
 from ilk.protocols import Protocol
 from ilk.tasks import Evaluate
@@ -46,11 +47,10 @@ def evaluate(engine: Engine, method: Method[Any], state: State, protocol: Protoc
     """Measure every client. This is the experimenter's look from outside: nothing of it enters the ledger."""
     clients = range(len(engine.memories))
     send = method.message(state)
-    answers = engine.ask(Evaluate(method.training, protocol), {k: send(k) for k in clients}, round)
-    came = {answer.client: answer.message for answer in answers}
+    scores = measured(engine, Evaluate(method.training, protocol), {k: send(k) for k in clients}, round)
 
     def column(kind: str) -> Numbers:
-        return np.array([came[k][kind] if k in came else np.nan for k in clients], dtype=np.float64)
+        return np.array([scores[k][kind] if k in scores else np.nan for k in clients], dtype=np.float64)
 
     return Evaluation(
         accuracy=column("accuracy"),

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 Vector = NDArray[np.float32]
 Models = Sequence[Vector] | NDArray[np.float32]  # several models; a list need not be stacked
 
+GRAM_BYTES = 1 << 26  # of updates that `gram` holds at a time
+
 
 class Net:
     """A module whose trainable parameters, then buffers, lie in one vector: ``[parameters | buffers]``.
@@ -138,6 +140,7 @@ def average_clusters(
 
 def gram(models: Models, base: Vector, block: int = 1 << 16) -> NDArray[np.float64]:
     """Return all inner products of ``model - base``, summed over blocks of entries so that nothing large is made."""
+    block = max(min(block, GRAM_BYTES // (8 * max(len(models), 1))), 1)
     products = np.zeros((len(models), len(models)))
     for start in range(0, len(base), block):
         part = slice(start, start + block)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from ilk.clusters import agreement
 from ilk.clusters.agreement import agreement_between, inference_agreement
 
 A, B, C = [0, 1, 2, 2], [0, 1, 2, 1], [1, 2, 0, 0]
@@ -35,3 +36,16 @@ def test_a_class_that_only_one_side_names():
 @pytest.mark.parametrize("said", [[A], [A, A], [[3]]])
 def test_agrees_with_itself(said):
     assert (inference_agreement(np.array(said)) == 1).all()
+
+
+@pytest.mark.parametrize("block", [1, 1000, 1 << 25])
+def test_blocks_of_samples_change_no_bit_and_bound_the_memory(block, monkeypatch):
+    said = np.random.default_rng(2).integers(0, 9, size=(6, 501))
+    expected = (said[:, None] == said[None]).sum(axis=2) / 501
+    sizes = []
+    one_hot = agreement._one_hot
+    monkeypatch.setattr(agreement, "BLOCK", block)
+    monkeypatch.setattr(agreement, "_one_hot", lambda *given: sizes.append(one_hot(*given).nbytes) or one_hot(*given))
+    assert (inference_agreement(said) == expected).all()
+    assert max(sizes) <= max(block, 4 * 6 * 9)
+    assert len(sizes) == -(-501 // max(block // (4 * 6 * 9), 1)), "a model's answers are not made one-hot twice"

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster import hierarchy
+from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import squareform
 
 from ilk.clusters import linkage as tree
@@ -73,3 +74,70 @@ def test_one_and_two_clients():
 )
 def test_clusters_keep_their_numbers(labels, before, expected):
     assert tree.keep_numbers(np.array(labels), np.array(before)).tolist() == expected
+
+
+def cut_by_members(merges, allowed):
+    """The definition: all members of each merge, the largest that are whole."""
+    count = len(merges) + 1
+    members = [{k} for k in range(count)]
+    whole = [True] * count
+    for (a, b, _, _), allow in zip(merges, allowed, strict=True):
+        members.append(members[int(a)] | members[int(b)])
+        whole.append(whole[int(a)] and whole[int(b)] and bool(allow))
+    labels = np.full(count, -1)
+    for node in reversed(range(len(members))):
+        if whole[node] and labels[min(members[node])] < 0:
+            labels[list(members[node])] = node
+    return tree.by_first_member(labels)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.sampled_from(list(tree.SCIPY)), st.floats(0, 1))
+def test_any_cut_of_any_tree(seed, count, linkage, share):
+    random = np.random.default_rng(seed)
+    points = random.random((count, 2))
+    merges = tree.tree(np.linalg.norm(points[:, None] - points, axis=2), linkage)
+    allowed = random.random(count - 1) < share
+    assert (tree.cut(merges, allowed) == cut_by_members(merges, allowed)).all()
+
+
+def test_a_cut_does_not_list_the_members_of_every_merge(at_most):
+    """A chain of 50,000 merges: lists of members would have 10^9 entries."""
+    count = 50_000
+    chain = np.column_stack(
+        [[0, *range(count, 2 * count - 2)], range(1, count), np.arange(1, count), np.arange(2, count + 1)]
+    )
+    with at_most(20):
+        assert tree.cut_at(chain.astype(float), 30_000.5).max() == count - 30_001
+
+
+@pytest.mark.parametrize("linkage", tree.SCIPY)
+def test_each_pair_once_or_a_square(linkage):
+    pairs = squareform(FOUR, checks=False).astype(np.float32)
+    assert (tree.tree(pairs, linkage) == tree.tree(FOUR, linkage)).all()
+
+
+def keep_by_one_table(labels, before):
+    labels, count = tree.by_first_member(labels), int(before.max(initial=-1)) + 1
+    shared = np.zeros((labels.max() + 1, count), dtype=np.int64)
+    np.add.at(shared, (labels[before >= 0], before[before >= 0]), 1)
+    rows, columns = linear_sum_assignment(shared, maximize=True)
+    return shared[rows, columns].sum()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 6))
+def test_as_many_keep_their_number_as_can(seed, count, clusters):
+    random = np.random.default_rng(seed)
+    labels, before = random.integers(0, clusters, count), random.integers(-1, clusters, count)
+    found = tree.keep_numbers(labels, before)
+    assert (tree.by_first_member(found) == tree.by_first_member(labels)).all()
+    assert (found == before).sum() == keep_by_one_table(labels, before)
+    unmatched = sorted(set(found[found > before.max(initial=-1)]))
+    assert unmatched == list(range(before.max(initial=-1) + 1, before.max(initial=-1) + 1 + len(unmatched)))
+
+
+def test_many_clusters_keep_their_numbers_without_a_table_of_all_pairs(at_most):
+    before = np.random.default_rng(0).permutation(30_000)  # a table of all would have 7 GB
+    with at_most(20):
+        assert (tree.keep_numbers(np.arange(30_000), before) == before).all()

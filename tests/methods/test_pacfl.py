@@ -1,3 +1,4 @@
+import tracemalloc
 from typing import ClassVar
 
 import numpy as np
@@ -5,8 +6,10 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import ilk
+from ilk.clusters import angles, blocks
 from ilk.methods.fedavg import FedAvg
 from ilk.methods.pacfl import PACFL
+from ilk.server import Answers
 
 FAST = ilk.LocalSGD(epochs=1)
 
@@ -126,6 +129,7 @@ def test_who_signs_late_joins_the_right_cluster_and_moves_nobody():
     run = ilk.run(PACFL(local=FAST), federation, rounds=1, engine=Late({5, 14}))
     assert (run.state.cluster == whole).all()
     assert np.isfinite(run.state.distance).all()
+    assert len(run.state.distance) == 40 * 39 / 2
     expected = ilk.run(PACFL(local=FAST), federation, rounds=1, engine="inline").state
     np.testing.assert_allclose(run.state.distance, expected.distance, rtol=0.2)  # their noise is another draw
 
@@ -191,3 +195,44 @@ def test_clustered_again_the_clear_groups_stay_as_they_are():
     run = ilk.run(PACFL(local=FAST, newcomers="recluster"), federation, rounds=1, engine=Late({5, 14}))
     assert (run.state.cluster == groups_found(federation)).all()
     assert "moved" not in run.history.columns
+
+
+def test_newcomers_are_compared_and_nobody_else(monkeypatch):
+    """38 clients among themselves, then each of the two newcomers with everybody: every pair is looked at once."""
+    compared = []
+    for name in ("among", "between"):
+        whole = getattr(angles, name)
+
+        def counted(measure, rows, columns=None, whole=whole):
+            compared.append((len(rows), len(rows if columns is None else columns)))
+            return whole(measure, rows) if columns is None else whole(measure, rows, columns)
+
+        monkeypatch.setattr(angles, name, counted)
+    federation = ilk.federation("digits", split="rotate:4", clients=40)
+    ilk.run(PACFL(local=FAST), federation, rounds=2, engine=Late({5, 14}))
+    assert [pair for pair in compared if 0 not in pair and pair != (1, 1)] == [(38, 38), (2, 2), (2, 38)]
+
+
+@pytest.mark.parametrize("distance", ["overlap", "principal"])
+def test_a_thousand_clients_start_with_little_memory(distance, monkeypatch):
+    """What start() adds to the signatures: no square of the clients, in any type, and nothing that grows faster."""
+    clients = 1000
+    monkeypatch.setattr(blocks, "SIDE", 96)  # what is under way at a time is then little
+
+    class Signed:
+        ids, everyone, sizes = tuple(map(str, range(clients))), np.arange(clients), np.full(clients, 100)
+        initial_model = np.zeros(10, np.float32)
+
+        def ask(self, task, clients, send):
+            random = np.random.default_rng(0)
+            signatures = random.standard_normal((len(clients), 16, 3)).astype(np.float32) / 7
+            noise = np.float32(0.5)
+            return Answers(clients, self.sizes, tuple({"signature": s, "noise": noise} for s in signatures))
+
+    tracemalloc.start()
+    state = PACFL(distance=distance, vectors=3, threshold=5).start(Signed())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    pairs = clients * (clients - 1) // 2
+    assert state.distance.nbytes == 4 * pairs
+    assert peak < 3e6 + 2 * 8 * pairs + 4 * state.signatures.nbytes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster import hierarchy
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import squareform
 
 Array = NDArray[np.float64]
@@ -17,11 +19,15 @@ Linkage = Literal["upgma", "wpgma", "complete", "single"]
 SCIPY: dict[Linkage, str] = {"upgma": "average", "wpgma": "weighted", "complete": "complete", "single": "single"}
 
 
-def tree(distance: Array, linkage: Linkage) -> Array:
-    """Return the merge tree in SciPy's form: a row a merge (two nodes, height, members)."""
-    if len(distance) < 2:
+def tree(distance: NDArray[np.floating], linkage: Linkage) -> Array:
+    """Return the merge tree in SciPy's form: a row a merge (two nodes, height, members).
+
+    `distance` is square, or has each pair once (clusters/condensed.py).
+    """
+    pairs = squareform(distance, checks=False) if distance.ndim == 2 else distance
+    if not len(pairs):
         return np.empty((0, 4))
-    merges: Array = hierarchy.linkage(squareform(distance, checks=False), SCIPY[linkage])
+    merges: Array = hierarchy.linkage(pairs, SCIPY[linkage])
     return merges
 
 
@@ -38,17 +44,16 @@ def cut(merges: Array, allowed: Sequence[bool] | NDArray[np.bool_]) -> Labels:
 
     Clusters are numbered by their first member.
     """
-    count = len(merges) + 1
-    members: list[list[int]] = [[k] for k in range(count)]
+    count, parts = len(merges) + 1, merges[:, :2].astype(np.int64).tolist()
     whole = [True] * count
-    for (a, b, _, _), allow in zip(merges, allowed, strict=True):
-        members.append(members[int(a)] + members[int(b)])
-        whole.append(whole[int(a)] and whole[int(b)] and bool(allow))
-    labels = np.full(count, -1, dtype=np.int64)
-    for node in range(len(members) - 1, -1, -1):  # the largest whole node that a client is in
-        if whole[node] and labels[members[node][0]] < 0:
-            labels[members[node]] = node
-    return by_first_member(labels)
+    for (a, b), allow in zip(parts, allowed, strict=True):
+        whole.append(bool(whole[a] and whole[b] and allow))
+    top = list(range(len(whole)))  # the largest whole node that a node is in: its parent's, if that is whole
+    for node in range(len(whole) - 1, count - 1, -1):
+        if whole[node]:
+            a, b = parts[node - count]
+            top[a] = top[b] = top[node]
+    return by_first_member(np.array(top[:count], dtype=np.int64))
 
 
 def smaller_part(merges: Array) -> NDArray[np.int64]:
@@ -89,11 +94,31 @@ def keep_numbers(labels: Labels, before: Labels) -> Labels:
     A cluster that nobody, or too few, of an old one are in gets a new number, in the order of first members.
     """
     labels, count = by_first_member(labels), int(before.max(initial=-1)) + 1
-    shared = np.zeros((labels.max(initial=-1) + 1, count), dtype=np.int64)
-    np.add.at(shared, (labels[before >= 0], before[before >= 0]), 1)
-    number = np.full(len(shared), -1)
-    new, old = linear_sum_assignment(shared, maximize=True)
-    matched = shared[new, old] > 0
-    number[new[matched]] = old[matched]
+    number = np.full(labels.max(initial=-1) + 1, -1)
+    for new, old, shared in _shared(labels, before):
+        rows, columns = linear_sum_assignment(shared, maximize=True)
+        matched = shared[rows, columns] > 0
+        number[new[rows[matched]]] = old[columns[matched]]
     number[number < 0] = count + np.arange(np.sum(number < 0))
     return np.asarray(number[labels], dtype=np.int64)
+
+
+def _shared(labels: Labels, before: Labels) -> Iterator[tuple[Labels, Labels, NDArray[np.int64]]]:
+    """Yield new clusters, old clusters, and how many clients each two share, for each part that shares none with the rest.
+
+    Where little has changed these parts are single clusters: the table of all could not be held for many clusters.
+    """
+    was = before >= 0
+    pairs, clients = np.unique(np.stack([labels[was], before[was]]), axis=1, return_counts=True)
+    if not len(clients):
+        return
+    new, old = pairs
+    size = int(max(new.max(), old.max())) + 1
+    _, part = connected_components(coo_array((clients, (new, old + size)), shape=(2 * size, 2 * size)), directed=False)
+    order = np.argsort(part[new], kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(part[new][order])) + 1):
+        rows, row = np.unique(new[here], return_inverse=True)
+        columns, column = np.unique(old[here], return_inverse=True)
+        shared = np.zeros((len(rows), len(columns)), dtype=np.int64)
+        shared[row, column] = clients[here]
+        yield rows, columns, shared

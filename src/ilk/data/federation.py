@@ -17,6 +17,7 @@ from ilk.data.auxiliary import from_file, from_test, wanted
 from ilk.data.datasets import Dataset
 from ilk.data.partition import Partition, Share, check
 from ilk.data.splits import Labels, TestPolicy, partition, sources_of
+from ilk.data.views import inputs_of, labels_seen, prepared
 from ilk.errors import IlkError
 
 Part = Literal["train", "validation", "test", "train+validation"]
@@ -89,17 +90,50 @@ class Federation:
             positions = np.concatenate([share.train, share.validation])
         elif part == "validation" and len(share.validation):  # a very small client has none, and uses its train part
             positions = share.validation
-        return self._view(self.sources[share.source], split, positions, share, normalised)
+        source = self.sources[share.source]
+        inputs = inputs_of(source, split, positions, share, self.shape, normalised)
+        return inputs, labels_seen(source, split, positions, share)
 
-    def read_test(self) -> Samples:
-        """Return the global test set: every source's own test split, with the labels of this federation."""
+    def read_test_part(self, client: int, which: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the inputs of some of a client's test samples, as its network sees them."""
+        share = self.partition.shares[client]
+        return inputs_of(self.sources[share.source], share.test_from, share.test[which], share, self.shape)
+
+    def test_labels(self, client: int) -> NDArray[np.int64]:
+        """Return the labels of a client's test samples, without reading their inputs."""
+        share = self.partition.shares[client]
+        return labels_seen(self.sources[share.source], share.test_from, share.test, share)
+
+    def test_numbers(self, client: int) -> NDArray[np.int64]:
+        """Number a client's test samples so that two clients see the same input under the same number."""
+        share = self.partition.shares[client]
+        kind = self._kinds.setdefault((share.source, share.test_from, share.turns % 4), len(self._kinds))
+        return share.test + (kind << 40)
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[str, str, int], int]:
+        return {}
+
+    def read_test(self, which: NDArray[np.int64] | None = None) -> Samples:
+        """Return the global test set, or some of it: every source's own test split, with the labels of this federation."""
         self.require_test()
+        inputs, start = [], 0
+        for source, share in self._global:
+            stop = start + len(source.y_test)
+            own = np.arange(stop - start) if which is None else which[(which >= start) & (which < stop)] - start
+            inputs.append(inputs_of(source, "test", own, share, self.shape))
+            start = stop
+        return np.concatenate(inputs), self.global_labels if which is None else self.global_labels[which]
+
+    @cached_property
+    def global_labels(self) -> NDArray[np.int64]:
+        """The labels of the global test set."""
+        return np.concatenate([labels_seen(source, "test", slice(None), share) for source, share in self._global])
+
+    @property
+    def _global(self) -> list[tuple[Dataset, Share]]:
         shifts = {share.source: share.labels for share in self.partition.shares if len(self.sources) > 1}
-        parts = [
-            self._view(source, "test", np.arange(len(source.y_test)), Share.plain(name, shifts.get(name)))
-            for name, source in self.sources.items()
-        ]
-        return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+        return [(source, Share.plain(name, shifts.get(name))) for name, source in self.sources.items()]
 
     def require_test(self) -> None:
         """Refuse a federation that has no test set of its own."""
@@ -122,8 +156,9 @@ class Federation:
         """Return the server's own, unlabelled inputs."""
         name, source = next(iter(self.sources.items()))
         if self.server_inputs is not None:
-            return self._prepared(self.server_inputs, source)
-        return self._view(source, self.partition.auxiliary_from, self.partition.auxiliary, Share.plain(name))[0]
+            return prepared(self.server_inputs, source, self.shape)
+        own = self.partition
+        return inputs_of(source, own.auxiliary_from, own.auxiliary, Share.plain(name), self.shape)
 
     @property
     def auxiliary_count(self) -> int:
@@ -134,29 +169,6 @@ class Federation:
     def auxiliary_from(self) -> str:
         """Where the server's inputs come from: train (held out before the split), test (a leak), or file."""
         return self.partition.auxiliary_from if self.server_inputs is None else "file"
-
-    def _view(
-        self, source: Dataset, split: str, positions: NDArray[np.int64], share: Share, normalised: bool = True
-    ) -> Samples:
-        images, labels = (source.x_train, source.y_train) if split == "train" else (source.x_test, source.y_test)
-        x = self._prepared(images[positions], source, normalised)
-        if share.turns:
-            x = np.rot90(x, share.turns, axes=(2, 3))
-        y = np.asarray(labels[positions], dtype=np.int64)
-        if share.labels is not None:
-            y = np.asarray(share.labels, dtype=np.int64)[y]
-        return np.ascontiguousarray(x), y
-
-    def _prepared(self, images: NDArray[Any], source: Dataset, normalised: bool = True) -> NDArray[np.float32]:
-        """Return a source's inputs as its networks see them."""
-        x: NDArray[Any] = np.array(images, dtype=np.float32)
-        if x.ndim == 4:
-            x = _fit_to(x, self.shape)
-        x /= np.float32(source.scale)
-        if normalised and source.mean:
-            axes = (1, len(source.mean), *(1,) * (x.ndim - 2))
-            x = (x - np.reshape(source.mean, axes).astype(np.float32)) / np.reshape(source.std, axes).astype(np.float32)
-        return x
 
 
 def federation(
@@ -203,12 +215,3 @@ def _load(names: Sequence[str], data_dir: str | Path | None, download: bool) -> 
 def labels_of(sources: Mapping[str, Dataset]) -> dict[str, Labels]:
     """Return what a split may look at of each data set."""
     return {name: Labels(s.y_train, s.y_test, s.classes) for name, s in sources.items()}
-
-
-def _fit_to(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Pad images to this height and width and repeat a grey channel, as MIX-4 needs it; before normalisation."""
-    channels, height, width = shape
-    if x.shape[2:] != (height, width):
-        rows, columns = (height - x.shape[2]) // 2, (width - x.shape[3]) // 2
-        x = np.pad(x, ((0, 0), (0, 0), (rows, height - x.shape[2] - rows), (columns, width - x.shape[3] - columns)))
-    return x if x.shape[1] == channels else np.repeat(x, channels, axis=1)

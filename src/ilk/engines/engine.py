@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ilk.client import Message, Place, Setting
+from ilk.clusters.threads import cores as cores
 from ilk.server import Answer
 from ilk.tasks.task import Task
 
@@ -22,6 +22,7 @@ class Engine(Protocol):
     """Where the clients are. The same run ends in the same bits on every engine."""
 
     name: str
+    setting: Setting  # of the run that it is open for
     memories: list[Memory]  # what each client remembers
 
     @property
@@ -49,6 +50,7 @@ class Engine(Protocol):
 class Remembering:
     """The clients' memories, for engines whose clients live on this machine."""
 
+    setting: Setting
     memories: list[Memory]
     place: Place | None = None
 
@@ -56,11 +58,6 @@ class Remembering:
         """Let the clients keep what they wanted to remember."""
         for answer in answers:
             self.memories[answer.client] = {**self.memories[answer.client], **answer.kept}
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

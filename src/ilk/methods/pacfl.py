@@ -33,9 +33,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ilk.checked import options
+from ilk.clusters import angles, condensed, split_half
 from ilk.clusters import linkage as tree
-from ilk.clusters import split_half
-from ilk.clusters.angles import MEASURES, Measure
+from ilk.clusters.blocks import Measure
 from ilk.errors import IlkError
 from ilk.method import Clustered, Cohort, Method, Server
 from ilk.params import average_clusters
@@ -51,7 +51,9 @@ class PACFLState(Clustered):
 
     signatures: NDArray[np.float32]  # clients x d x widest; zero columns fill up
     noise: NDArray[np.float64]  # of each client: distance between the signatures of its two halves
-    distance: NDArray[np.float64]  # clients x clients, as it was clustered; NaN where somebody has not signed
+    distance: NDArray[
+        np.float32
+    ]  # of each pair, as it was clustered (clusters/condensed.py); NaN: not both have signed
 
 
 @options
@@ -94,7 +96,7 @@ class PACFL(Method[PACFLState]):
             cluster=np.full(clients, -1),
             signatures=np.zeros((clients, 0, 0), np.float32),
             noise=np.full(clients, np.nan),
-            distance=np.full((clients, clients), np.nan),
+            distance=condensed.unknown(clients),
         )
         return self._enter(server, nobody, server.ask(self._sign(server), server.everyone, {}))
 
@@ -115,19 +117,13 @@ class PACFL(Method[PACFLState]):
         """Enter clients that have just signed: in a cluster that is near enough, or in new ones. Report who else moves."""
         new, known = answers.clients, np.flatnonzero(state.cluster >= 0)
         signatures = _padded(state.signatures, answers)
-        noise, distance = state.noise.copy(), state.distance.copy()
+        noise = state.noise.copy()
         noise[new] = answers["noise"]
+        distance = self._measured(state.distance.copy(), signatures, noise, known, new)
         everyone = np.concatenate([known, new])
-        old_and_new = [_columns(signatures[k]) for k in everyone]
-        rows = MEASURES[self.distance](old_and_new[len(known) :], old_and_new)
-        if self.distance == "overlap":
-            rows = split_half.relative(rows, noise[new], noise[everyone])
-        for k, row in zip(new, rows, strict=True):
-            distance[k, everyone] = distance[everyone, k] = row
-            distance[k, k] = 0.0
         cluster, before = state.cluster.copy(), state.cluster[everyone]
         settled = before if self.newcomers == "frozen" else np.full(len(everyone), -1)
-        found = self._group(distance[np.ix_(everyone, everyone)], noise[everyone], settled)
+        found = self._group(condensed.among(distance, len(noise), everyone), noise[everyone], settled)
         cluster[everyone] = tree.keep_numbers(found, before)
         moved = known[cluster[known] != state.cluster[known]]
         if len(moved):
@@ -138,14 +134,33 @@ class PACFL(Method[PACFLState]):
         models = np.concatenate([state.models, *opened])
         return PACFLState(models, cluster, signatures, noise, distance)
 
+    def _measured(
+        self,
+        distance: NDArray[np.float32],
+        signatures: NDArray[np.float32],
+        noise: NDArray[np.float64],
+        known: NDArray[np.int64],
+        new: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Enter the distances of those who have just signed, to each other and to those known: no others are computed."""
+        ours, theirs = ([_columns(signatures[k]) for k in who] for who in (new, known))
+        for others, parts in (
+            (new, angles.among(self.distance, ours)),
+            (known, angles.between(self.distance, ours, theirs)),
+        ):
+            for i, j, part in parts:
+                one, other = new[i], others[j]
+                rows = split_half.relative(part, noise[one], noise[other]) if self.distance == "overlap" else part
+                condensed.enter(distance, len(noise), one, other, rows)
+        return distance
+
     def _group(
-        self, distance: NDArray[np.float64], noise: NDArray[np.float64], cluster: NDArray[np.int64]
+        self, distance: NDArray[np.float32], noise: NDArray[np.float64], cluster: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the cluster of each client. Those that are settled in one (0 and up) stay together, and apart."""
-        settled = (cluster[:, None] >= 0) & (cluster >= 0)
-        held = np.where(settled, np.where(cluster[:, None] == cluster, 0.0, APART), distance)
+        held = condensed.held(distance, cluster, APART)
         # By nearest pairs a newcomer could bridge two settled clusters, however far apart they are held: by means not.
-        linkage = "upgma" if self.linkage == "single" and settled.any() else self.linkage
+        linkage = "upgma" if self.linkage == "single" and (cluster >= 0).any() else self.linkage
         merges, before = tree.tree(held, linkage), int(cluster.max()) + 1
         if self.clusters is not None:
             return tree.cut_into(merges, max(self.clusters, before))
@@ -179,6 +194,7 @@ def _padded(known: NDArray[np.float32], answers: Answers) -> NDArray[np.float32]
     return padded
 
 
-def _columns(padded: NDArray[np.float32]) -> NDArray[np.float64]:
+def _columns(padded: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return a signature without the zero columns that fill it up."""
-    return padded[:, padded.any(axis=0)].astype(np.float64)
+    filled = padded.any(axis=0)
+    return padded if filled.all() else padded[:, filled]

@@ -12,6 +12,7 @@ from ilk.client import Client, Message
 from ilk.params import Vector
 from ilk.tasks.score import loss_of, score
 from ilk.tasks.sgd import LocalSGD
+from ilk.tasks.task import Training
 
 Choice = Literal["validation-loss", "train-loss", "test-accuracy"]
 TEST_CHOICE = "clients choose a model by their own test data (choose = 'test-accuracy', as in the released code)"
@@ -40,6 +41,11 @@ class Fit:
             client.remember(model=model)
         told = {"chosen": np.array(chosen, dtype=np.int32)} if self.tell and len(message["models"]) > 1 else {}
         return {"model": model, **told}
+
+
+def begins_as_sent(training: Training) -> bool:
+    """Say whether a client begins with one of the models that it is sent, unchanged: so it may be run by another one."""
+    return getattr(type(training), "begin", None) is Fit.begin
 
 
 def best(client: Client, models: NDArray[np.float32], choose: Choice) -> int:

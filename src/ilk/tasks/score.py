@@ -46,7 +46,11 @@ def loss_of(net: Net, model: Vector, x: Tensor, y: Tensor) -> float:
 
 def score(net: Net, model: Vector, x: Tensor, y: Tensor) -> Score:
     """Return accuracy, macro-F1 and loss."""
-    logits = forward(net, model, x)
+    return score_of(forward(net, model, x), y)
+
+
+def score_of(logits: Tensor, y: Tensor) -> Score:
+    """Return accuracy, macro-F1 and loss of a model's outputs."""
     predicted, truth = logits.argmax(dim=1).numpy(), y.numpy()
     return Score(
         accuracy=float((predicted == truth).mean()),

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ilk.client import Client, Message
-from ilk.clusters.angles import MEASURES, Measure
-from ilk.clusters.signatures import class_signature, plain_signature, weighted_signature
+from ilk.clusters.angles import MEASURES
+from ilk.clusters.blocks import Measure
+from ilk.clusters.signatures import class_signature, gram_of, half_grams, plain_signature, weighted_signature
 
 Array = NDArray[np.float64]
 
@@ -29,21 +30,24 @@ class Sign:
         inputs, labels = client.raw("train+validation")
         x = inputs.reshape(len(inputs), -1).T.astype(np.float64)
         random = client.stream("signature")
-        halves = [self._halves(x, labels, random.permutation(len(labels))) for _ in range(self.repeats)]
+        gram = None if self.signature == "per-class" else gram_of(x)
+        halves = [self._halves(x, labels, random.permutation(len(labels)), gram) for _ in range(self.repeats)]
         return {
-            "signature": self._sign(x, labels).astype(np.float32),
+            "signature": self._sign(x, labels, gram).astype(np.float32),
             "noise": np.array(np.mean(halves), dtype=np.float32),
         }
 
-    def _sign(self, x: Array, labels: NDArray[np.int64]) -> Array:
+    def _sign(self, x: Array, labels: NDArray[np.int64], gram: Array | None) -> Array:
         if self.signature == "per-class":
             return class_signature(x, labels, self.vectors)
-        return (weighted_signature if self.measure == "overlap" else plain_signature)(x, self.vectors)
+        return (weighted_signature if self.measure == "overlap" else plain_signature)(x, self.vectors, gram)
 
-    def _halves(self, x: Array, labels: NDArray[np.int64], order: NDArray[np.int64]) -> float:
+    def _halves(self, x: Array, labels: NDArray[np.int64], order: NDArray[np.int64], gram: Array | None) -> float:
         """The distance between the signatures of two halves; one sample has none, and tells nothing (the largest)."""
         middle = len(order) // 2
         if not middle:
             return 1.0 if self.measure == "overlap" else 90.0
-        one, other = (self._sign(x[:, part], labels[part]) for part in (order[:middle], order[middle : 2 * middle]))
-        return float(MEASURES[self.measure]([one], [other])[0, 0])
+        one, other = order[:middle], order[middle : 2 * middle]
+        grams = (None, None) if gram is None else half_grams(x, gram, one, other)
+        signed = [[self._sign(x[:, p], labels[p], g)] for p, g in zip((one, other), grams, strict=True)]
+        return float(MEASURES[self.measure](*signed)[0, 0])
