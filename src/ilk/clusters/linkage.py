@@ -88,12 +88,13 @@ def by_first_member(labels: NDArray[np.int64]) -> Labels:
     return np.asarray(np.argsort(np.argsort(first))[inverse], dtype=np.int64)
 
 
-def keep_numbers(labels: Labels, before: Labels) -> Labels:
+def keep_numbers(labels: Labels, before: Labels, taken: int = 0) -> Labels:
     """Number clusters as they were numbered before (-1: in none), matched so that most clients keep their number.
 
-    A cluster that nobody, or too few, of an old one are in gets a new number, in the order of first members.
+    A cluster that nobody, or too few, of an old one are in gets a new number, in the order of first members. Numbers below
+    `taken` are not new, even if nobody has them any more.
     """
-    labels, count = by_first_member(labels), int(before.max(initial=-1)) + 1
+    labels, count = by_first_member(labels), max(int(before.max(initial=-1)) + 1, taken)
     number = np.full(labels.max(initial=-1) + 1, -1)
     for new, old, shared in _shared(labels, before):
         rows, columns = linear_sum_assignment(shared, maximize=True)

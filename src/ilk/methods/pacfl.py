@@ -8,7 +8,8 @@ Federated Learning via Principal Angles Between Client Data Subspaces, AAAI 2023
     each round   theta_z <- sum_{k in cluster z} n_k theta_k / sum n_k   over the clients asked; a cluster without any stays
 
 paper / released code / here
-    Signature: the paper takes the whole data set, the code stacks p vectors of each class; here `signature`, whole.
+    Signature: the paper takes the whole data set, the code stacks p vectors of each class, and for MIX-4 takes the whole
+      of normalised inputs; here `signature` and `inputs`, whole and raw.
     Angle: Eq. 2 is the smallest principal angle, the code takes the smallest angle between any two vectors (F6), its
       Eq. 3 is p times Eq. 2 in the published tables (F7); here `distance`, by default all angles weighted ("overlap").
     Linkage: the code's "average" is WPGMA (F8); here `linkage`, by default UPGMA.
@@ -65,6 +66,8 @@ class PACFL(Method[PACFLState]):
 
     signature: Literal["whole", "per-class"] = "whole"
     """Singular vectors of all of a client's samples, or of each class by itself (reveals how many classes it has)."""
+    inputs: Literal["raw", "normalised"] = "raw"
+    """Signatures of the samples as recorded, or as networks see them: less the data set's mean, by its deviation."""
     vectors: Annotated[int, Field(ge=1)] | None = None
     """Singular vectors in a signature (of each class, if per class); default: a quarter of the median client's samples,
     at most 10. The paper has 3 or 5."""
@@ -106,25 +109,28 @@ class PACFL(Method[PACFLState]):
         if len(newcomers):
             with suppress(NobodyAnswered):
                 state = self._enter(server, state, server.ask(self._sign(server), newcomers, {}))
+            cohort = cohort[state.cluster[cohort] >= 0]  # who was silent just now is not asked again in this round
         trained = server.ask(self.training, cohort, self.message(state))
         cluster = state.cluster[trained.clients]
         return replace(state, models=average_clusters(state.models, trained.models, cluster, trained.sizes))
 
     def _sign(self, server: Server) -> Sign:
-        return Sign(self.signature, self.vectors or split_half.vectors(server.sizes), self.distance, self.repeats)
+        vectors = self.vectors or split_half.vectors(server.sizes)
+        measured = self.distance == "overlap" or (self.threshold == "split-half" and self.clusters is None)
+        return Sign(self.signature, vectors, self.distance, self.repeats if measured else 0, self.inputs)
 
     def _enter(self, server: Server, state: PACFLState, answers: Answers) -> PACFLState:
         """Enter clients that have just signed: in a cluster that is near enough, or in new ones. Report who else moves."""
         new, known = answers.clients, np.flatnonzero(state.cluster >= 0)
         signatures = _padded(state.signatures, answers)
         noise = state.noise.copy()
-        noise[new] = answers["noise"]
+        noise[new] = [message.get("noise", np.nan) for message in answers.messages]
         distance = self._measured(state.distance.copy(), signatures, noise, known, new)
         everyone = np.concatenate([known, new])
         cluster, before = state.cluster.copy(), state.cluster[everyone]
         settled = before if self.newcomers == "frozen" else np.full(len(everyone), -1)
         found = self._group(condensed.among(distance, len(noise), everyone), noise[everyone], settled)
-        cluster[everyone] = tree.keep_numbers(found, before)
+        cluster[everyone] = tree.keep_numbers(found, before, taken=len(state.models))
         moved = known[cluster[known] != state.cluster[known]]
         if len(moved):
             server.report(moved={server.ids[k]: [int(state.cluster[k]), int(cluster[k])] for k in moved})

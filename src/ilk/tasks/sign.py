@@ -23,19 +23,26 @@ class Sign:
     signature: Literal["whole", "per-class"]
     vectors: int
     measure: Measure
-    repeats: int
+    repeats: int  # 0: nobody wants to know the noise
+    inputs: Literal["raw", "normalised"] = "raw"
 
     def answer(self, client: Client, message: Message) -> Message:
         """Sign with all samples that are not for testing."""
-        inputs, labels = client.raw("train+validation")
+        inputs, labels = self._samples(client)
         x = inputs.reshape(len(inputs), -1).T.astype(np.float64)
-        random = client.stream("signature")
         gram = None if self.signature == "per-class" else gram_of(x)
+        signature = {"signature": self._sign(x, labels, gram).astype(np.float32)}
+        if not self.repeats:
+            return signature
+        random = client.stream("signature")
         halves = [self._halves(x, labels, random.permutation(len(labels)), gram) for _ in range(self.repeats)]
-        return {
-            "signature": self._sign(x, labels, gram).astype(np.float32),
-            "noise": np.array(np.mean(halves), dtype=np.float32),
-        }
+        return {**signature, "noise": np.array(np.mean(halves), dtype=np.float32)}
+
+    def _samples(self, client: Client) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        if self.inputs == "raw":
+            return client.raw("train+validation")
+        x, y = client.data("train+validation")
+        return x.numpy(), y.numpy()
 
     def _sign(self, x: Array, labels: NDArray[np.int64], gram: Array | None) -> Array:
         if self.signature == "per-class":
