@@ -18,8 +18,11 @@ SETS = {  # what each kernel's file is compiled with; which one runs is chosen a
     "baseline.cpp": [],
     "binding.cpp": [],
 }
-# -ffp-contract=fast lets a product and a sum be one instruction; nothing here may assume that NaN does not happen.
-FLAGS = ["-std=c++17", "-O3", "-ffp-contract=fast", "-fno-math-errno", "-fvisibility=hidden", "-Wno-psabi"]
+FLAGS = [
+    *("-std=c++17", "-O3", "-fvisibility=hidden", "-Wno-psabi"),
+    *("-ffp-contract=fast", "-fno-math-errno"),  # a product and a sum may be one instruction; but NaN stays NaN
+    *("-fno-predictive-commoning", "-fno-tree-vectorize"),  # vectors are written out; GCC's own come in their way
+]
 
 
 class Build(build_ext):

@@ -94,25 +94,43 @@ INLINE void every_block(const Place& place, Each each) {
 
 struct Outputs {  // of a convolution, and their gradient: where the next layer has its input
     const float* values;
-    const float* gradient;
+    float* gradient;
     int64_t stride, down;
 };
+
+// Where an output was held back by ReLU nothing passes.
+INLINE void rectify_gradient(const float* values, float* gradient, int64_t floats) {
+    int64_t i = 0;
+    for (; i + LANES <= floats; i += LANES) store(gradient + i, load(values + i) <= 0 ? vf{} : load(gradient + i));
+    for (; i < floats; ++i) gradient[i] = values[i] <= 0 ? 0 : gradient[i];
+}
+
+// Hold back, and add up what passes: the gradient of the bias.
+static void rectify_outputs(const Layer& layer, const Place& place, const Outputs& out, int64_t batch, float* bias) {
+    for (int64_t b = 0; b < batch; ++b)
+        for (int64_t y = 0; y < place.out_height; ++y) {
+            int64_t row = b * out.stride + y * out.down, floats = place.out_width * layer.outputs;
+            float* gradient = out.gradient + row;
+            if (layer.relu) rectify_gradient(out.values + row, gradient, floats);
+            for (int64_t first = 0; first < layer.outputs; first += LANES) {
+                vf sum{};
+                for (int64_t i = first; i < floats; i += layer.outputs) sum += load(gradient + i);
+                store_first(bias + first, load(bias + first) + sum, least(LANES, layer.outputs - first));
+            }
+        }
+}
 
 // List what `channel` passes back from samples `first` to `end`. Where entries are added to the input's gradient neighbours
 // in the list are of different samples: one that overlaps the one before would have to wait for it.
 static int64_t list_entries(const Layer& layer, const Place& place, const Outputs& out, const int32_t* maxima, int64_t channel,
-                            int64_t first, int64_t end, bool mixed, Entry* entries, float* bias) {
+                            int64_t first, int64_t end, bool mixed, Entry* entries) {
     int64_t count = 0, wide = place.out_width, channels = layer.outputs;
-    float sum = 0;
     auto one = [&](int64_t b, int64_t y, int64_t x) {
-        int64_t at = b * out.stride + y * out.down + x * channels + channel;
-        float g = out.gradient[at];
-        bool passes = !layer.relu | !(out.values[at] <= 0);
+        float g = out.gradient[b * out.stride + y * out.down + x * channels + channel];
         int64_t patch = maxima ? maxima[b * place.maxima_stride + (y * wide + x) * channels + channel]
                                : y * place.down + x * place.across;
         entries[count] = {g, (int32_t)(patch + (b - first) * place.stride)};
-        count += passes & (g != 0);
-        sum += passes ? g : 0;
+        count += g != 0;
     };
     if (mixed) {
         for (int64_t y = 0; y < place.out_height; ++y)
@@ -123,7 +141,6 @@ static int64_t list_entries(const Layer& layer, const Place& place, const Output
             for (int64_t y = 0; y < place.out_height; ++y)
                 for (int64_t x = 0; x < wide; ++x) one(b, y, x);
     }
-    *bias += sum;
     return count;
 }
 
@@ -135,13 +152,14 @@ static void convolve_back(const Layer& layer, const Place& place, const Outputs&
     bool half = half_or_whole(place.length) != LANES;
     const ToWeights(*weights)[8] = half ? HALF_WEIGHTS : WHOLE_WEIGHTS;
     const ToWeights(*input)[8] = half ? HALF_INPUT : WHOLE_INPUT;
+    rectify_outputs(layer, place, out, batch, bias_gradient);
     for (int64_t first = 0; first < batch; first += 16) {  // as many samples as the cache may hold
         const float* x = workspace + place.input + first * place.stride;
         float* back = input_gradient ? input_gradient + first * place.stride : nullptr;
         for (int64_t c = 0; c < layer.outputs; ++c) {
             int64_t end = least(first + 16, batch), patch = c * place.rows * place.padded;
             int64_t count =
-                list_entries(layer, place, out, maxima, c, first, end, back != nullptr, entries, bias_gradient + c);
+                list_entries(layer, place, out, maxima, c, first, end, back != nullptr, entries);
             every_block(place, [&](int64_t wide, int64_t high, int64_t row, int64_t column) {
                 int64_t at = patch + row * place.padded + column;
                 weights[wide][high](entries, count, x + column, offsets + row, gradient + at, place.padded, place.length - column);

@@ -110,14 +110,6 @@ static void dense_to_input(const Dense& d, const float* g, int64_t g_stride, int
     }
 }
 
-// Where the output was held back by ReLU nothing passes.
-static void rectify_gradient(const float* values, float* gradient, int64_t floats) {
-    for (int64_t i = 0; i < floats; i += LANES) {
-        vf v = load(values + i);
-        store(gradient + i, v <= 0 ? vf{} : load(gradient + i));
-    }
-}
-
 // One row of weights: its gradient is a sum of vectors, one for each entry; then the step.
 template <int U>
 INLINE void step_row(const Entry* entries, int64_t count, const float* vectors, const Update& u, int64_t at) {

@@ -4,7 +4,7 @@
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
-typedef double vd __attribute__((vector_size(4 * LANES)));  // for pairs of floats
+typedef int64_t vl __attribute__((vector_size(4 * LANES)));  // for pairs of floats
 typedef float hf __attribute__((vector_size(2 * LANES)));   // half a vector
 typedef int32_t hi __attribute__((vector_size(2 * LANES)));
 typedef float qf __attribute__((vector_size(16)));
@@ -25,11 +25,9 @@ INLINE void store(T* to, V v) {
 
 // The two floats at `from`, repeated over all lanes: one broadcast of 64 bits.
 INLINE vf load_pair(const float* from) {
-    double pair;
+    int64_t pair;
     __builtin_memcpy(&pair, from, sizeof pair);
-    vd v;
-    for (int i = 0; i < LANES / 2; ++i) v[i] = pair;
-    return (vf)v;
+    return (vf)(vl{} + pair);
 }
 
 // The first `count` lanes only: what lies behind them belongs to somebody else.
