@@ -48,7 +48,9 @@ class Build(build_ext):
 
     def copy_extensions_to_source(self) -> None:
         """Copy what was built; setuptools expects that everything was."""
-        self.extensions = [e for e in self.extensions if Path(self.get_ext_fullpath(e.name)).exists() or _built(self, e)]
+        self.extensions = [
+            e for e in self.extensions if Path(self.get_ext_fullpath(e.name)).exists() or _built(self, e)
+        ]
         super().copy_extensions_to_source()
 
 
@@ -56,7 +58,11 @@ def _built(command: build_ext, ext: Extension) -> bool:
     return (Path(command.build_lib) / command.get_ext_filename(command.get_ext_fullname(ext.name))).exists()
 
 
-sanitize = [f"-fsanitize={os.environ['ILK_SANITIZE']}", "-fno-omit-frame-pointer", "-g"] if "ILK_SANITIZE" in os.environ else []
+sanitize = (
+    [f"-fsanitize={os.environ['ILK_SANITIZE']}", "-fno-omit-frame-pointer", "-g"]
+    if "ILK_SANITIZE" in os.environ
+    else []
+)
 setup(
     ext_modules=[
         Extension(
