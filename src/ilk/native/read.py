@@ -146,6 +146,8 @@ class _Chain:
             if operation.size not in (-1, size):
                 raise Outside(f"a shape of {self.shape} is viewed as {operation.size} values a sample")
             self.shape = (size,)
+        elif kind == "nothing":
+            return
         elif last is None:
             raise Outside(f"{kind} comes before any layer")
         elif kind == "relu":
