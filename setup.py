@@ -58,11 +58,8 @@ def _built(command: build_ext, ext: Extension) -> bool:
     return (Path(command.build_lib) / command.get_ext_filename(command.get_ext_fullname(ext.name))).exists()
 
 
-sanitize = (
-    [f"-fsanitize={os.environ['ILK_SANITIZE']}", "-fno-omit-frame-pointer", "-g"]
-    if "ILK_SANITIZE" in os.environ
-    else []
-)
+sanitize = os.environ.get("ILK_SANITIZE", "")  # "address,undefined" or "thread": see `make sanitize`
+sanitizer = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g"] if sanitize else []
 setup(
     ext_modules=[
         Extension(
@@ -70,8 +67,8 @@ setup(
             [f"{KERNEL}/{name}" for name in SETS if X86 or not name.startswith("avx")],
             depends=[str(path) for pattern in ("*.h", "*.inc") for path in sorted(Path(KERNEL).glob(pattern))],
             define_macros=[("ILK_X86", "1")] if X86 else [],
-            extra_compile_args=[*FLAGS, *sanitize],
-            extra_link_args=sanitize,
+            extra_compile_args=[*FLAGS, *sanitizer],
+            extra_link_args=sanitizer,
             language="c++",
         )
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from ilk import models
 from ilk.native import Native, read
@@ -61,3 +64,14 @@ def test_other_threads_go_on_meanwhile():
         thread.join()
     assert took > 0.02
     assert after - before >= 3
+
+
+def test_ctrl_c_ends_a_long_fit():
+    native, arguments = training("baseline", samples=50, epochs=20000)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        native.fit(*arguments, batch=10, lr=0.0001)
+    assert time.perf_counter() - began < 5
+    timer.join()
