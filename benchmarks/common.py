@@ -22,6 +22,7 @@ from ilk.client import Setting
 from ilk.engines import Engine, cores
 from ilk.ledger import Ledger
 from ilk.methods.fedavg import FedAvg
+from ilk.native import instruction_set, resolve
 from ilk.runs.folder import RunFolder
 from ilk.runs.run import cohort_of
 from ilk.server import Server
@@ -41,6 +42,9 @@ def arguments(description: str, rounds: int) -> argparse.ArgumentParser:
     parser.add_argument(
         "--model", default="auto", help="default: %(default)s (lenet5 for Fashion-MNIST, mlp for digits)"
     )
+    parser.add_argument(
+        "--compute", choices=("auto", "native", "torch"), default="auto", help="what trains (default: %(default)s)"
+    )
     parser.add_argument("--epochs", type=int, default=10, help="default: %(default)s")
     parser.add_argument("--batch-size", type=int, default=10, help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds measured (default: %(default)s)")
@@ -55,7 +59,9 @@ def arguments(description: str, rounds: int) -> argparse.ArgumentParser:
 def setting_of(given: argparse.Namespace) -> Setting:
     """Return the experiment that was asked for."""
     federation = ilk.federation(given.data, split=given.split, clients=given.clients, seed=given.seed)
-    return Setting(federation, models.choose(given.model, federation.shape), given.seed)
+    model = models.choose(given.model, federation.shape)
+    net = models.build(model, federation.shape, federation.classes, given.seed)
+    return Setting(federation, model, given.seed, compute=resolve(net, federation.shape, given.compute))
 
 
 def fedavg(given: argparse.Namespace) -> FedAvg:
@@ -157,11 +163,16 @@ def median(values: Any) -> float:
     return float(np.median(np.asarray(values)))
 
 
-def experiment(model: str, given: argparse.Namespace) -> str:
+def computed(setting: Setting) -> str:
+    """Say what trains: torch, or native and its instruction set."""
+    return f"native ({instruction_set()})" if setting.compute == "native" else "torch"
+
+
+def experiment(setting: Setting, given: argparse.Namespace) -> str:
     """Say what was played."""
     return (
-        f"FedAvg, {given.data}, {given.split}, {given.clients} clients, cohort {given.cohort:g}, {model}, "
-        f"{given.epochs} epochs of batches of {given.batch_size}; {given.rounds} rounds"
+        f"FedAvg, {given.data}, {given.split}, {given.clients} clients, cohort {given.cohort:g}, {setting.model}, "
+        f"{computed(setting)}, {given.epochs} epochs of batches of {given.batch_size}; {given.rounds} rounds"
     )
 
 

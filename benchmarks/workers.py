@@ -60,7 +60,7 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "workers": given.workers,
             "others_used_cores_inline": others[inline],
             "others_used_cores_workers": others[workers],
-            "model": setting.model,
+            "experiment": experiment(setting, given),
             "busy": busy(),
         }
     finally:
@@ -73,7 +73,7 @@ def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
     """Say it in a few lines."""
     return "\n".join(
         (
-            experiment(found["model"], given),
+            found["experiment"],
             f"inline      {found['seconds_inline']:8.3f} s a round",
             f"workers ({given.workers}) {found['seconds_workers']:8.3f} s a round (and {found['seconds_startup']:.1f} s to "
             "start them, once a run)",

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ilk import models
+from ilk import models, native
 from ilk.data.federation import Federation, Part
 from ilk.params import Net, Vector
 from ilk.randomness import stream, torch_seed
@@ -27,6 +27,7 @@ class Setting:
     model: str
     seed: int
     keep_models: bool = False  # clients keep the model of their last training (protocol "last-held")
+    compute: native.Compute = "auto"
 
 
 class Place:
@@ -37,6 +38,7 @@ class Place:
         federation = setting.federation
         self.net: Net = models.build(setting.model, federation.shape, federation.classes, setting.seed)
         self.initial_model: Vector = self.net.read()
+        native.attach(self.net, federation.shape, setting.compute)
         self.noted: dict[object, Any] = {}  # what clients of one `ask` may share, see Client.once
 
     def client(self, index: int, round: int, memory: Message) -> Client:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from ilk.native import Native
 
 Vector = NDArray[np.float32]
 Models = Sequence[Vector] | NDArray[np.float32]  # several models; a list need not be stacked
@@ -29,6 +33,7 @@ class Net:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self.native: Native | None = None  # computes this network in place of the module, see `ilk.native`
         parameters = [p for p in module.parameters() if p.requires_grad]
         frozen = [p for p in module.parameters() if not p.requires_grad]
         buffers = [b for b in module.buffers() if b.numel()]

@@ -14,7 +14,8 @@ import pytest
 
 from ilk import Run
 
-JOB = ["--clients", "8", "--epochs", "3", "--rounds", "6", "--batch-size", "20"]
+SLOW = ["--compute", "torch"]  # natively these runs would be over before anybody could stop them
+JOB = ["--clients", "8", "--epochs", "3", "--rounds", "6", "--batch-size", "20", *SLOW]
 COMMAND = [sys.executable, "-m", "ilk.cli"]
 
 STOPPABLE = """
@@ -159,7 +160,7 @@ def test_ctrl_c_on_a_terminal(ilk):
     """Rounds of about a second: long enough for the live line to show each on a fast machine."""
     import pty
 
-    slow = ["--clients", "8", "--epochs", "100", "--rounds", "4", "--batch-size", "20", "--engine", "inline"]
+    slow = ["--clients", "8", "--epochs", "100", "--rounds", "4", "--batch-size", "20", "--engine", "inline", *SLOW]
     whole = ilk("run", "fedavg", *slow, "--json").json["model_digest"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -20,6 +20,12 @@ def place(blobs):
 
 
 @pytest.fixture
+def pytorch(blobs):
+    """A place whose module is called for every batch, so that a hook sees it."""
+    return Place(Setting(blobs, "mlp", seed=3, compute="torch"))
+
+
+@pytest.fixture
 def linear(place):
     torch.manual_seed(1)
     place.net = Net(nn.Linear(5, 3))
@@ -125,8 +131,8 @@ def test_batch_normalisation_trains_its_buffers(place):
     assert trained[-1] == local.steps(samples) == 3 * -(-samples // 6), "its counter counts the steps"
 
 
-def test_every_sample_is_seen_once_an_epoch_and_the_last_batch_is_smaller(place):
-    seen = []
+def test_every_sample_is_seen_once_an_epoch_and_the_last_batch_is_smaller(pytorch):
+    seen, place = [], pytorch
     place.net.module.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].clone()))
     client = place.client(3, 1, {})
     x, _ = client.data("train")
@@ -149,8 +155,8 @@ def test_the_number_of_steps(samples, steps):
     assert LocalSGD(epochs=2, batch_size=10).steps(samples) == steps
 
 
-def test_the_network_trains_in_train_mode_whatever_came_before(place):
-    modes = []
+def test_the_network_trains_in_train_mode_whatever_came_before(pytorch):
+    modes, place = [], pytorch
     place.net.module.register_forward_pre_hook(lambda module, inputs: modes.append(module.training))
     place.net.module.eval()
     LocalSGD(epochs=1).train(place.client(0, 1, {}), place.initial_model)

@@ -12,6 +12,7 @@ from pydantic import Field
 from ilk.checked import options
 from ilk.data.shares import TestPolicy
 from ilk.errors import IlkError
+from ilk.native import Compute
 from ilk.protocols import Protocol
 
 AUXILIARY = Field(pattern=r"^(test:\d+|.+\.npz)$", json_schema_extra={"enum": ["test:N", "FILE.npz"]})
@@ -41,6 +42,8 @@ class Experiment:
     """The server's data: training samples held out, an .npz file (x), or test:N (leaks); default 2500 if needed."""
     model: str = "auto"
     """lenet5, mlp, your own module:callable, or auto."""
+    compute: Compute = "auto"
+    """What trains and tests: native (compiled, for small networks), torch, or auto: native where it can."""
     rounds: Annotated[int, Field(ge=1, strict=True)] = 20
     """How many rounds are played."""
     cohort: Annotated[int, Field(ge=1, strict=True)] | Annotated[float, Field(gt=0, le=1, strict=True)] = 1.0

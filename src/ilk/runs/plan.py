@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ilk.checked import options
+from ilk.native import Compute
 from ilk.protocols import Protocol
 
 
@@ -22,6 +23,8 @@ class Plan:
     """Names all random streams of the run."""
     model: str = "auto"
     """lenet5, mlp, your own module:callable, or auto: lenet5 for images from 16x16, else mlp."""
+    compute: Compute = "auto"
+    """What trains and tests: native (compiled, for small networks), torch, or auto: native where it can."""
     protocol: Protocol = "served"
     """Which model is measured on which data: see `ilk.protocols`."""
     eval_every: Annotated[int, Field(ge=1)] = 1

@@ -87,7 +87,7 @@ def is_folder(data: str) -> bool:
 
 def plan_of(experiment: Experiment, seed: int) -> Plan:
     """Return how each run of this seed is played."""
-    names = ("rounds", "cohort", "model", "protocol", "eval_every")
+    names = ("rounds", "cohort", "model", "compute", "protocol", "eval_every")
     return Plan(seed=seed, **{name: getattr(experiment, name) for name in names})
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ilk import models
+from ilk import models, native
 from ilk.checked import plain
 from ilk.client import Setting
 from ilk.data.auxiliary import LEAK
@@ -62,9 +62,9 @@ def run(
     if plan.protocol == "global":
         federation.require_test()
     carrier = make_engine(engine, workers) if isinstance(engine, str) else engine
-    config = configuration(method, federation, plan)
     cohort_of(1, len(federation.ids), plan.cohort, plan.seed)
-    models.rehearse(config["model"], federation.shape, federation.classes)
+    models.rehearse(models.choose(plan.model, federation.shape), federation.shape, federation.classes)
+    config = configuration(method, federation, plan)
     folder = _folder(Path(out), config, federation, carrier.name, resume, asked) if out is not None else None
     try:
         with one_thread():
@@ -85,6 +85,8 @@ def leaks(method: Method[Any], federation: Federation) -> list[str]:
 def configuration(method: Method[Any], federation: Federation, plan: Plan) -> dict[str, Any]:
     """Everything that decides what a run ends in; a run is resumed only under the same."""
     partition = federation.partition
+    model, shape = models.choose(plan.model, federation.shape), federation.shape
+    net = models.build(model, shape, federation.classes, plan.seed)
     return {
         "method": method.name,
         "options": plain(method),
@@ -98,7 +100,8 @@ def configuration(method: Method[Any], federation: Federation, plan: Plan) -> di
         "split_seed": partition.seed,
         "federation": federation.fingerprint,
         **plain(plan),
-        "model": models.choose(plan.model, federation.shape),
+        "model": model,
+        "compute": native.resolve(net, shape, plan.compute),
     }
 
 
@@ -116,7 +119,10 @@ def _folder(
     asked: Mapping[str, Any] | None,
 ) -> RunFolder:
     if resume:
-        stored = read_json(out / RUN).get("config", {})
+        stored = {
+            "compute": "torch",
+            **read_json(out / RUN).get("config", {}),
+        }  # before there was a choice it was PyTorch
         differing = sorted(key for key in {*stored, *config} if not same(stored.get(key), config.get(key)))
         if differing:
             lines = "\n".join(f"  {key}: stored {stored.get(key)!r}, given {config.get(key)!r}" for key in differing)
@@ -147,6 +153,7 @@ def _record(config: dict[str, Any], federation: Federation, engine: str) -> dict
         },
         "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
         "machine": {"system": platform.platform(), "processor": platform.processor(), "cores": cores()},
+        "instruction_set": native.instruction_set() if config["compute"] == "native" else None,
         "command": sys.argv,
         "begun": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -168,7 +175,9 @@ class _Running:
         self.method, self.federation, self.plan, self.engine, self.folder = method, federation, plan, engine, folder
         self.on_round = on_round or (lambda row: None)
         self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row
-        setting = Setting(federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held")
+        setting = Setting(
+            federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held", compute=config["compute"]
+        )
         self.server = Server(setting, engine, cohort=plan.cohort)
         record = read_json(folder.path / RUN) if folder else _record(config, federation, engine.name)
         self.run = Run(record, folder=folder.path if folder else None)

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -22,6 +23,7 @@ from torch.nn.functional import cross_entropy
 from ilk.checked import options
 from ilk.client import Client
 from ilk.errors import IlkError
+from ilk.native import Native
 from ilk.params import Vector
 
 
@@ -44,8 +46,10 @@ class LocalSGD:
         """Train from `start` on the client's own samples and return the model reached."""
         x, y = client.data("train")
         order = client.stream("batches")
-        client.seed_torch("fit")
         net = client.net
+        if net.native:
+            return self._natively(client, net.native, start, x.numpy(), y.numpy(), order, proximal, shift)
+        client.seed_torch("fit")
         net.load(start)
         net.module.train()
         theta, gradient = net.weights, net.gradient
@@ -74,6 +78,24 @@ class LocalSGD:
             self.check(client, total)
         return net.read()
 
+    def _natively(
+        self,
+        client: Client,
+        native: Native,
+        start: Vector,
+        x: NDArray[np.float32],
+        y: NDArray[np.int64],
+        order: np.random.Generator,
+        proximal: float,
+        shift: Vector | None,
+    ) -> Vector:
+        shuffled = np.stack([order.permutation(len(y)) for _ in range(self.epochs)])
+        options = {"lr": self.lr, "momentum": self.momentum, "decay": self.weight_decay, "proximal": proximal}
+        model, finite = native.fit(start, x, y, shuffled, batch=self.batch_size, shift=shift, **options)
+        if not finite:
+            raise self.diverged(client)
+        return model
+
     def steps(self, samples: int) -> int:
         """How many SGD steps one fit takes on this many samples."""
         return self.epochs * int(np.ceil(samples / self.batch_size))
@@ -90,8 +112,12 @@ class LocalSGD:
         """Stop a training whose loss or model is no longer a finite number."""
         ends = torch.stack(client.net.vector.aminmax())  # NaN if any entry is; nothing as large as the model is made
         if not (torch.isfinite(loss) and torch.isfinite(ends).all()):
-            raise IlkError(
-                f"Round {client.round}: the training of client '{client.id}' diverged (its loss or its model is no "
-                f"longer a finite number; learning rate {self.lr}, momentum {self.momentum}). Use a smaller --lr, and "
-                "look whether this client's inputs are scaled like everybody else's."
-            )
+            raise self.diverged(client)
+
+    def diverged(self, client: Client) -> IlkError:
+        """The error for such a training."""
+        return IlkError(
+            f"Round {client.round}: the training of client '{client.id}' diverged (its loss or its model is no "
+            f"longer a finite number; learning rate {self.lr}, momentum {self.momentum}). Use a smaller --lr, and "
+            "look whether this client's inputs are scaled like everybody else's."
+        )
