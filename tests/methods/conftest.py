@@ -107,13 +107,13 @@ class Hand:
             yield [(x[shuffled[i : i + local.batch_size]], y[shuffled[i : i + local.batch_size]]) for i in cuts]
 
     @staticmethod
-    def descend(theta, federation, client, round, local, more=lambda theta: 0.0):
-        """Train as `local` says; `more` is what is added to each gradient."""
+    def descend(theta, federation, client, round, local, more=lambda theta: 0.0, beside=0.0):
+        """Train as `local` says; `more` is what is added to each gradient, `beside` to each step beside its momentum."""
         velocity = 0.0
         for epoch in Hand.batches(federation, client, round, local):
             for x, y in epoch:
                 velocity = local.momentum * velocity + Hand.gradient(theta, x, y) + more(theta)
-                theta = theta - local.lr * velocity
+                theta = theta - local.lr * (velocity + beside)
         return theta
 
     @staticmethod

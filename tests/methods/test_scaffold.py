@@ -27,12 +27,13 @@ def test_its_first_round_is_fedavg_bit_for_bit(played, digits):
 
 @pytest.mark.parametrize("scale", ["all", "cohort"])
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_three_rounds_by_hand(played, toy, hand, watched, scale, momentum):
+@pytest.mark.parametrize("correct", ["gradient", "step"])
+def test_three_rounds_by_hand(played, toy, hand, watched, correct, scale, momentum):
     """Three of five are asked each round; c, every c_k and the model in plain numpy."""
     federation = toy(12, 31, 20, 9, 44)
     local = ilk.LocalSGD(epochs=2, lr=0.05, momentum=momentum)
     engine = watched()
-    run = played(Scaffold(local=local, scale=scale), federation, rounds=3, cohort=3, engine=engine)
+    run = played(Scaffold(local=local, scale=scale, correct=correct), federation, rounds=3, cohort=3, engine=engine)
 
     theta, c, own = hand.start(federation), np.zeros(15), {}
     corrected = 0.0
@@ -43,9 +44,12 @@ def test_three_rounds_by_hand(played, toy, hand, watched, scale, momentum):
         for k in cohort:
             before = own.get(k, np.zeros(15))
             corrected = max(corrected, np.abs(c - before).max())
-            model = hand.descend(theta, federation, k, round, local, more=lambda _, push=c - before: push)
+            push = c - before
+            terms = {"more": lambda _, push=push: push} if correct == "gradient" else {"beside": push}
+            model = hand.descend(theta, federation, k, round, local, **terms)
             steps = 2 * -(-int(federation.sizes[k]) // 10)
-            own[k] = before - c + (theta - model) / (reach_by_hand(steps, momentum) * 0.05)
+            reach = reach_by_hand(steps, momentum) if correct == "gradient" else steps
+            own[k] = before - c + (theta - model) / (reach * 0.05)
             trained.append(model)
             changes.append(own[k] - before)
         theta = hand.mean(trained, federation.sizes[cohort])
@@ -144,7 +148,7 @@ def test_who_is_not_asked_or_does_not_answer(survives, scale):
 
 
 def test_options(documented):
-    assert documented(Scaffold) == {"scale": "all"}
+    assert documented(Scaffold) == {"correct": "gradient", "scale": "all"}
     assert Scaffold().local.momentum == 0
 
 

@@ -111,7 +111,7 @@ def drawn():
 def by_pytorch():
     """Train a network's module as the kernels should, the additional terms written as they are in tasks/sgd.py."""
 
-    def train(net, start, x, y, order, *, batch, lr, momentum=0.0, decay=0.0, proximal=0.0, shift=None):
+    def train(net, start, x, y, order, *, batch, lr, momentum=0.0, decay=0.0, proximal=0.0, shift=None, drift=None):
         net.load(start)
         net.module.train()
         theta, received, velocity = net.weights, torch.tensor(start), torch.zeros(len(start))
@@ -123,7 +123,7 @@ def by_pytorch():
                 with torch.no_grad():
                     g = net.gradient + decay * theta + proximal * (theta - received)
                     velocity = momentum * velocity + (g if shift is None else g + torch.from_numpy(shift))
-                    theta -= lr * velocity
+                    theta -= lr * (velocity if drift is None else velocity + torch.from_numpy(drift))
         return net.read()
 
     return train

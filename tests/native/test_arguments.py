@@ -46,6 +46,8 @@ def good(native):
         ("batch", 0, ValueError, "a batch needs a sample"),
         ("shift", np.zeros(3, np.float32), ValueError, "shift: wrong shape"),
         ("shift", np.zeros(3), TypeError, "float32"),
+        ("drift", np.zeros(3, np.float32), ValueError, "drift: wrong shape"),
+        ("drift", np.zeros(3), TypeError, "float32"),
     ],
 )
 def test_refused(native, name, value, error, words):

@@ -69,7 +69,7 @@ def test_training_and_scores_of_one_client(blobs):
     assert torch.net.native is None
     local = LocalSGD(epochs=3, batch_size=7, weight_decay=0.01)
     shift = np.linspace(-0.1, 0.1, native.net.trainable).astype(np.float32)
-    options = {"proximal": 0.3, "shift": shift}
+    options = {"proximal": 0.3, "shift": shift, "drift": shift[::-1].copy()}
     one, other = (local.train(client, client.initial_model, **options) for client in (native, torch))
     np.testing.assert_allclose(one, other, atol=1e-6)
     x, y = native.data("test")

@@ -55,10 +55,9 @@ def test_sixty_steps_of_any_network(data, drawn, instructions, by_pytorch):
         "momentum": momentum,
         "decay": data.draw(st.sampled_from([0.0, 0.01])),
         "proximal": data.draw(st.sampled_from([0.0, 0.5])),
-        "shift": data.draw(st.sampled_from([None, 0.01])),
     }
-    if options["shift"]:
-        options["shift"] = random.normal(size=net.trainable, scale=0.01).astype(np.float32)
+    for term in data.draw(st.sampled_from([(), ("shift",), ("drift",), ("shift", "drift")])):
+        options[term] = random.normal(size=net.trainable, scale=0.01).astype(np.float32)
     start, order = net.read(), orders(random, len(given.x), batch)
     model, finite = given.native(net, instructions).fit(start, given.x, given.y, order, **options)
     assert finite

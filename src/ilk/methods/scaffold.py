@@ -7,10 +7,11 @@ Karimireddy, Kale, Mohri, Reddi, Stich, Suresh: SCAFFOLD: Stochastic Controlled 
     server       theta_{t+1} = sum n_k theta_k / sum n_k,   c <- c + (|S| / N) mean_k (c_k+ - c_k)
 
 paper / released code / here
-    The PACFL code adds the correction outside the momentum buffer and moves c by the mean over the cohort, |S|/N left out:
-      ten times too strong at a tenth of the clients. Here the correction is inside the gradient; `scale="cohort"` leaves
-      |S|/N out.
-    With momentum K steps reach further than K lr: `LocalSGD.reach` takes the place of K, and is K without it (default).
+    The PACFL code corrects each step beside its momentum, which it leaves out of the control, too (K lr, as without): both
+      by `correct="step"`. It moves c by the mean over the cohort, |S|/N left out, ten times too strong at a tenth of the
+      clients: `scale="cohort"`. Its momentum is 0.9 (`--momentum`); the paper's, and the default, is none.
+    Here the correction is inside the gradient; with momentum K steps reach further than K lr, and `LocalSGD.reach` takes
+      the place of K. Without momentum both ways are the same.
     The control covers the trainable parameters only.
 """
 
@@ -29,6 +30,8 @@ from ilk.method import Cohort, Message, Method, Server, State
 from ilk.params import average
 from ilk.tasks import Fit, LocalSGD
 
+Correct = Literal["gradient", "step"]
+
 
 @dataclass(frozen=True)
 class ScaffoldState(State):
@@ -41,13 +44,16 @@ class ScaffoldState(State):
 class FitControlled(Fit):
     """Train with corrected gradients; remember c_k, send the model and how c_k has changed."""
 
+    correct: Correct = "gradient"
+
     def answer(self, client: Client, message: Message) -> Message:
         """Train from the model received under the control received."""
         start, _ = self.begin(client, message)
         c = message["control"]
         own = client.memory.get("control", np.zeros_like(c))
-        model = self.local.train(client, start, shift=c - own)
-        reach = self.local.reach(len(client.data("train")[1])) * self.local.lr
+        inside, samples = self.correct == "gradient", len(client.data("train")[1])
+        model = self.local.train(client, start, shift=c - own if inside else None, drift=None if inside else c - own)
+        reach = (self.local.reach if inside else self.local.steps)(samples) * self.local.lr
         renewed = (own - c + (start[: len(c)] - model[: len(c)]) / reach).astype(np.float32)
         client.remember(control=renewed)
         if client.place.setting.keep_models:
@@ -63,13 +69,16 @@ class Scaffold(Method[ScaffoldState]):
     paper: ClassVar[str] = "Karimireddy et al., ICML 2020"
 
     local: LocalSGD = LocalSGD(momentum=0.0)
+    correct: Correct = "gradient"
+    """Correct the gradient, so that momentum carries the correction on (paper: without momentum), or each step beside its
+    momentum (PACFL's code)."""
     scale: Literal["all", "cohort"] = "all"
     """The control moves by the mean change over all clients (paper), or over the cohort only (PACFL's code)."""
 
     @property
     def training(self) -> FitControlled:
         """Train with corrected gradients."""
-        return FitControlled(self.local)
+        return FitControlled(self.local, correct=self.correct)
 
     def start(self, server: Server) -> ScaffoldState:
         """Begin with the initial model and no correction."""

@@ -17,6 +17,7 @@ class Network:
         decay: float,
         proximal: float,
         shift: NDArray[np.float32] | None,
+        drift: NDArray[np.float32] | None,
     ) -> tuple[NDArray[np.float32], float, bool]: ...
     def gradient(
         self, model: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.int64]

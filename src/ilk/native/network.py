@@ -41,14 +41,15 @@ class Native:
         decay: float = 0.0,
         proximal: float = 0.0,
         shift: Vector | None = None,
+        drift: Vector | None = None,
     ) -> tuple[Vector, bool]:
         """Train as `LocalSGD` says, on samples in this order (epochs x samples); return the model.
 
         And whether the loss and the model are finite numbers; it stops after the epoch in which they are not.
         """
-        push = None if shift is None else floats(shift)
+        push, pull = (None if term is None else floats(term) for term in (shift, drift))
         arrays = floats(start), floats(x), integers(y), integers(order)
-        model, _, finite = self._network.fit(*arrays, batch, lr, momentum, decay, proximal, push)
+        model, _, finite = self._network.fit(*arrays, batch, lr, momentum, decay, proximal, push, pull)
         return model, finite
 
     def gradient(self, model: Vector, x: Vector, y: NDArray[np.int64]) -> Vector:

@@ -1,10 +1,10 @@
 """Local training: plain SGD with momentum, on one flat vector.
 
-Everything that methods add to a client's optimiser is one of two terms of the gradient g of the batch loss::
+Everything that methods add to a client's optimiser is a term of the gradient g of the batch loss, or a drift beside it::
 
     g <- g + weight_decay theta + proximal (theta - theta_received) + shift
     v <- momentum v + g
-    theta <- theta - lr v
+    theta <- theta - lr (v + drift)
 
 The momentum v starts at zero each round; samples are shuffled each epoch and the last, smaller batch is used.
 """
@@ -15,7 +15,6 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -23,7 +22,6 @@ from torch.nn.functional import cross_entropy
 from ilk.checked import options
 from ilk.client import Client
 from ilk.errors import IlkError
-from ilk.native import Native
 from ilk.params import Vector
 
 
@@ -42,25 +40,48 @@ class LocalSGD:
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """Pull of the weights towards zero."""
 
-    def train(self, client: Client, start: Vector, proximal: float = 0.0, shift: Vector | None = None) -> Vector:
+    def train(
+        self,
+        client: Client,
+        start: Vector,
+        proximal: float = 0.0,
+        shift: Vector | None = None,
+        drift: Vector | None = None,
+    ) -> Vector:
         """Train from `start` on the client's own samples and return the model reached."""
         x, y = client.data("train")
         order = client.stream("batches")
         net = client.net
         if net.native:
-            return self._natively(client, net.native, start, x.numpy(), y.numpy(), order, proximal, shift)
+            shuffled = np.stack([order.permutation(len(y)) for _ in range(self.epochs)])
+            model, finite = net.native.fit(
+                start,
+                x.numpy(),
+                y.numpy(),
+                shuffled,
+                batch=self.batch_size,
+                lr=self.lr,
+                momentum=self.momentum,
+                decay=self.weight_decay,
+                proximal=proximal,
+                shift=shift,
+                drift=drift,
+            )
+            if not finite:
+                raise self.diverged(client)
+            return model
         client.seed_torch("fit")
         net.load(start)
         net.module.train()
         theta, gradient = net.weights, net.gradient
         received = theta.clone() if proximal else theta
-        push = None if shift is None else torch.tensor(shift)
+        push, pull = (None if term is None else torch.tensor(term) for term in (shift, drift))
         velocity = torch.zeros_like(theta)
         for _ in range(self.epochs):
-            shuffled = torch.from_numpy(order.permutation(len(y)))
+            mixed = torch.from_numpy(order.permutation(len(y)))
             total = torch.zeros(())
             for inputs, labels in zip(
-                torch.split(x[shuffled], self.batch_size), torch.split(y[shuffled], self.batch_size), strict=True
+                torch.split(x[mixed], self.batch_size), torch.split(y[mixed], self.batch_size), strict=True
             ):
                 gradient.zero_()
                 loss = cross_entropy(net.module(inputs), labels)
@@ -75,26 +96,10 @@ class LocalSGD:
                         gradient.add_(push)
                     velocity.mul_(self.momentum).add_(gradient)
                     theta.add_(velocity, alpha=-self.lr)
+                    if pull is not None:
+                        theta.add_(pull, alpha=-self.lr)
             self.check(client, total)
         return net.read()
-
-    def _natively(
-        self,
-        client: Client,
-        native: Native,
-        start: Vector,
-        x: NDArray[np.float32],
-        y: NDArray[np.int64],
-        order: np.random.Generator,
-        proximal: float,
-        shift: Vector | None,
-    ) -> Vector:
-        shuffled = np.stack([order.permutation(len(y)) for _ in range(self.epochs)])
-        options = {"lr": self.lr, "momentum": self.momentum, "decay": self.weight_decay, "proximal": proximal}
-        model, finite = native.fit(start, x, y, shuffled, batch=self.batch_size, shift=shift, **options)
-        if not finite:
-            raise self.diverged(client)
-        return model
 
     def steps(self, samples: int) -> int:
         """How many SGD steps one fit takes on this many samples."""

@@ -78,7 +78,7 @@ public:
     }
 
     py::tuple fit(const Floats& start, const Floats& x, const Integers& y, const Integers& order, int64_t batch, float lr,
-                  float momentum, float decay, float proximal, const py::object& shift) const {
+                  float momentum, float decay, float proximal, const py::object& shift, const py::object& drift) const {
         check(start, x);
         int64_t samples = x.shape(0);
         require(y.ndim() == 1 && y.shape(0) == samples && contiguous(y), "y: one label a sample is needed");
@@ -86,16 +86,12 @@ public:
         require(batch > 0, "a batch needs a sample");
         within(y, layers_.back().outputs, "y: a label is not one of the classes");
         within(order, samples, "order: there is no such sample");
-        Floats push, model(parameters_);
-        if (!shift.is_none()) {
-            push = shift.cast<Floats>();
-            require(push.ndim() == 1 && push.shape(0) == parameters_ && contiguous(push), "shift: wrong shape");
-        }
+        Floats model(parameters_), push = term(shift, "shift: wrong shape"), pull = term(drift, "drift: wrong shape");
         std::vector<ilk::Place> places(layers_.size());
         ilk::Fit fit = {};
         prepare(fit, places, x, std::min(batch, std::max<int64_t>(samples, 1)), true);
         Buffer work(fit.sizes.workspace + fit.sizes.parameters), theta(fit.sizes.parameters), velocity(fit.sizes.parameters);
-        std::unique_ptr<Buffer> received, pushed;
+        std::unique_ptr<Buffer> received, pushed, pulled;
         fit.options.epochs = order.shape(0);
         fit.options.lr = lr, fit.options.momentum = momentum, fit.options.decay = decay, fit.options.proximal = proximal;
         fit.y = y.data(), fit.order = order.data(), fit.stop = interrupted;
@@ -110,6 +106,11 @@ public:
             pushed = std::make_unique<Buffer>(fit.sizes.parameters);
             pack(fit, push.data(), pushed->get());
             fit.push = pushed->get();
+        }
+        if (pull.size()) {
+            pulled = std::make_unique<Buffer>(fit.sizes.parameters);
+            pack(fit, pull.data(), pulled->get());
+            fit.drift = pulled->get();
         }
         float* trained = model.mutable_data();
         __builtin_memcpy(trained, start.data(), parameters_ * sizeof(float));
@@ -177,6 +178,13 @@ private:
         for (py::ssize_t i = 0; i < values.size(); ++i) require(at[i] >= 0 && at[i] < end, words);
     }
 
+    Floats term(const py::object& given, const char* words) const {  // as long as the model; or empty: none
+        if (given.is_none()) return Floats(0);
+        auto values = given.cast<Floats>();
+        require(values.ndim() == 1 && values.shape(0) == parameters_ && contiguous(values), words);
+        return values;
+    }
+
     void check(const Layer& l) const {
         const int64_t limit = 1 << 20;
         int64_t last = 0;
@@ -240,7 +248,7 @@ PYBIND11_MODULE(_kernel, module) {
         .def(py::init<const Integers&, int64_t, const std::string&>(), py::arg("layers").noconvert(), py::arg("parameters"), py::arg("set"))
         .def("fit", &Network::fit, py::arg("start").noconvert(), py::arg("x").noconvert(), py::arg("y").noconvert(),
              py::arg("order").noconvert(), py::arg("batch"), py::arg("lr"), py::arg("momentum"), py::arg("decay"),
-             py::arg("proximal"), py::arg("shift"), "Train; return the model, the last epoch's loss, and whether all is finite.")
+             py::arg("proximal"), py::arg("shift"), py::arg("drift"), "Train; return the model, the last epoch's loss, and whether all is finite.")
         .def("gradient", &Network::gradient, py::arg("model").noconvert(), py::arg("x").noconvert(), py::arg("y").noconvert(),
              "The gradient of the mean loss.")
         .def("forward", &Network::forward, py::arg("model").noconvert(), py::arg("x").noconvert(), "The logits of all samples.");

@@ -60,6 +60,7 @@ struct Fit {
     float* velocity;                   // zeros
     const float* received;             // packed, or null: no proximal term
     const float* push;                 // packed, or null: no shift
+    const float* drift;                // packed, or null: no drift
     bool (*stop)();                    // asked after each epoch
 };
 

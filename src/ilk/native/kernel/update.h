@@ -6,6 +6,7 @@ struct Update {
     float* velocity;
     const float* received;  // or null
     const float* push;      // or null
+    const float* drift;     // or null
     float lr, momentum, decay, proximal;
 };
 
@@ -16,6 +17,7 @@ INLINE void update(const Update& u, int64_t at, vf gradient) {
     if (u.push) gradient += load(u.push + at);
     vf velocity = u.momentum * load(u.velocity + at) + gradient;
     store(u.velocity + at, velocity);
+    if (u.drift) velocity += load(u.drift + at);
     store(u.theta + at, theta - u.lr * velocity);
 }
 
