@@ -37,17 +37,18 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(PIP) --editable '.[dev]'
 	touch $@
 
-# A second copy of the package, built with the sanitizers, in place of the installed one. Their libraries must come first in a
-# process that was not built with them; Python itself leaks on purpose. Threads: the kernels only, for PyTorch's own are not
-# built with the sanitizer.
-define sanitized
-	ILK_REQUIRE_NATIVE=1 ILK_SANITIZE=$(1) $(BIN)/python setup.py --quiet build --build-base build/$(2)
-	cd build/$(2)/lib* && LD_PRELOAD="$$($(CXX) -print-file-name=$(3)) $$($(CXX) -print-file-name=libstdc++.so.6)" \
-	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS="halt_on_error=1 $(5)" PYTHONPATH="$$PWD" \
-	  $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider --rootdir $(CURDIR) -c $(CURDIR)/pyproject.toml $(addprefix $(CURDIR)/,$(4))
-endef
+# The package once more, built with the sanitizers, in place of the installed one. Their library must come first in a process
+# that was not built with it, and Python itself leaks on purpose. Data races: the kernels by themselves, from a small program,
+# for neither Python nor PyTorch is built with ThreadSanitizer.
+SANITIZED := $(CURDIR)/build/sanitized
+TESTED := $(filter-out %/test_build.py,$(wildcard $(CURDIR)/tests/native/test_*.py))
+preload = $(shell $(CXX) -print-file-name=$(1))
 sanitize: $(VENV)/installed-dev
-	$(call sanitized,address,address,libasan.so,$(filter-out tests/native/test_build.py,$(wildcard tests/native/test_*.py)))
+	ILK_REQUIRE_NATIVE=1 ILK_SANITIZE=address,undefined $(BIN)/python setup.py --quiet build --build-base $(SANITIZED) --build-lib $(SANITIZED)/ilk
+	cd $(SANITIZED) && LD_PRELOAD="$(call preload,libasan.so) $(call preload,libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
+	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(SANITIZED)/ilk $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider \
+	  --rootdir $(CURDIR) -c $(CURDIR)/pyproject.toml $(TESTED)
+	$(BIN)/python tests/native/race.py $(SANITIZED)/race
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info src/ilk/native/*.so

@@ -19,7 +19,7 @@ SETS = {  # what each kernel's file is compiled with; which one runs is chosen a
     "binding.cpp": [],
 }
 FLAGS = [
-    *("-std=c++17", "-O3", "-fvisibility=hidden", "-Wno-psabi"),
+    *("-std=c++17", "-O3", "-g0", "-fvisibility=hidden", "-Wno-psabi"),
     *("-ffp-contract=fast", "-fno-math-errno"),  # a product and a sum may be one instruction; but NaN stays NaN
     *("-fno-predictive-commoning", "-fno-tree-vectorize"),  # vectors are written out; GCC's own come in their way
 ]

@@ -36,6 +36,18 @@ def test_what_computes(net, outsider):
     assert [resolve(outsider, (5,), how) for how in ("auto", "torch")] == ["torch", "torch"]
 
 
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ([nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 10)], (784,)),
+        ([nn.Conv2d(3, 64, 3), nn.Conv2d(64, 128, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 3)], (3, 8, 8)),
+    ],
+)
+def test_large_networks_are_pytorchs_unless_asked_for(layers, shape):
+    net = Net(nn.Sequential(*layers))
+    assert [resolve(net, shape, how) for how in ("auto", "native")] == ["torch", "native"]
+
+
 def test_native_for_an_outsider(outsider):
     with pytest.raises(IlkError, match=r"--compute native is not possible, because it has a layer of type Tanh\. Use"):
         attach(outsider, (5,), "native")
