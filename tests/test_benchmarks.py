@@ -48,6 +48,21 @@ def test_runs_and_writes(name, bench, tmp_path, capsys):
         assert result["steps_per_round"] > 0
 
 
+def test_scale(bench, tmp_path, capsys):
+    """Clustering in processes of their own, the federation's size, and the memory of a run with workers."""
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n<!-- scale: begin -->\nold\n<!-- scale: end -->\n")
+    sizes = ("--sizes", "10", "20", "--dimensions", "20", "--vectors", "3", "--small", "10", "--workers", "1")
+    bench("scale", *sizes, "--distances", "overlap", "--json", "--write", str(page))
+    result = json.loads(capsys.readouterr().out)
+    assert [row["clients"] for row in result["clustering"]] == [10, 20]
+    assert all(row["gib"] >= row["gib_before"] > 0 for row in result["clustering"])
+    assert result["federation"]["ratio"] > 0
+    assert result["memory"]["pss_gib"] == pytest.approx(sum(result["memory"]["pss_by_process"]))
+    assert len(result["memory"]["pss_by_process"]) == 2
+    assert "old" not in page.read_text()
+
+
 def test_page_without_markers(bench, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing\n")
@@ -58,5 +73,5 @@ def test_page_without_markers(bench, tmp_path):
 
 def test_the_projects_page_has_the_markers():
     text = (ROOT / "docs" / "benchmarks.md").read_text()
-    for name in ("overhead", "workers", "native"):
+    for name in ("overhead", "workers", "native", "scale"):
         assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1

@@ -52,7 +52,7 @@ def forwards(monkeypatch):
 def opened(federation, name="fedavg", rounds=1, keep_models=False, engine=None, **options):
     engine, method = engine or Inline(), make_method(name, {**FAST, **options})
     engine.open(Setting(federation, "mlp", 0, keep_models=keep_models))
-    server = Server(engine.setting, engine)
+    server = Server(engine.place.setting, engine)
     with one_thread():
         state = method.start(server)
         for server.round in range(1, rounds + 1):
@@ -152,6 +152,16 @@ def test_a_client_that_cannot_be_reached_costs_nobody_else_its_score(overlapping
     assert np.isnan(partly.accuracy).tolist() == lost.tolist()
     assert partly.accuracy[~lost].tolist() == whole.accuracy[~lost].tolist()
     np.testing.assert_allclose(partly.loss[~lost], whole.loss[~lost], rtol=1e-5)
+
+
+def test_where_data_cannot_be_seen_every_client_is_asked_by_itself(overlapping, forwards):
+    engine, method, state = opened(overlapping)
+    whole = evaluate(engine, method, state, "served", 1)
+    engine.visible = None
+    forwards.clear()
+    apart = evaluate(engine, method, state, "served", 1)
+    assert len(forwards) == 12
+    assert apart.accuracy.tolist() == whole.accuracy.tolist()
 
 
 def test_clients_that_see_a_sample_differently_do_not_share_it(forwards):

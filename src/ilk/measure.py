@@ -24,11 +24,13 @@ Scores = dict[int, dict[str, Any]]  # of each client that answered: accuracy, f1
 def measured(engine: Engine, task: Evaluate, messages: Mapping[int, Message], round: int) -> Scores:
     """Put `task` to all clients, and let those that share a model share the work.
 
-    A model that a client makes itself, by training or otherwise, is its own: such clients are asked one by one.
+    A model that a client makes itself, by training or otherwise, is its own: such clients are asked one by one. So are all
+    on an engine whose clients' data cannot be seen from here, where nothing is `visible`.
     """
-    if task.protocol == "after-local" or not begins_as_sent(task.training):
+    federation: Federation | None = getattr(engine, "visible", None)
+    if federation is None or task.protocol == "after-local" or not begins_as_sent(task.training):
         return _ask(engine, task, messages, round)
-    federation, several = engine.setting.federation, {k: m for k, m in messages.items() if len(m["models"]) > 1}
+    several = {k: m for k, m in messages.items() if len(m["models"]) > 1}
     chosen = {k: 0 for k in messages if k not in several}
     chosen |= {k: int(a["chosen"]) for k, a in _ask(engine, replace(task, part="choose"), several, round).items()}
     alone, groups = {}, []

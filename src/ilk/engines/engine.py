@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from ilk.client import Message, Place, Setting
 from ilk.clusters.threads import cores as cores
+from ilk.data.federation import Federation
 from ilk.server import Answer
 from ilk.tasks.task import Task
 
@@ -22,7 +23,7 @@ class Engine(Protocol):
     """Where the clients are. The same run ends in the same bits on every engine."""
 
     name: str
-    setting: Setting  # of the run that it is open for
+    visible: Federation | None  # the clients' data, where they can be seen from here: see measure.py
     memories: list[Memory]  # what each client remembers
 
     @property
@@ -50,7 +51,7 @@ class Engine(Protocol):
 class Remembering:
     """The clients' memories, for engines whose clients live on this machine."""
 
-    setting: Setting
+    visible: Federation | None = None
     memories: list[Memory]
     place: Place | None = None
 

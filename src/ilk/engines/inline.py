@@ -18,7 +18,7 @@ class Inline(Remembering):
 
     def open(self, setting: Setting) -> None:
         """Make ready for a run."""
-        self.setting, self.place = setting, Place(setting)
+        self.visible, self.place = setting.federation, Place(setting)
         self.memories = [{} for _ in setting.federation.ids]
 
     def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterator[Answer]:

@@ -69,7 +69,7 @@ class Workers(Remembering):
         except BaseException:
             self.close()
             raise
-        self.setting = setting
+        self.visible = setting.federation
         self.sizes = setting.federation.sizes
         self.ids = setting.federation.ids
         self.memories = [{} for _ in setting.federation.ids]
