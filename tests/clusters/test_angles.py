@@ -68,6 +68,12 @@ def test_the_sign_of_a_singular_vector_means_nothing():
         np.testing.assert_allclose(measure([u], [v]), measure([u * [1, -1, 1]], [v * [-1, 1, -1]]), atol=1e-9)
 
 
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_vector_and_its_negative_are_the_same_signature(measure):
+    u = basis([0.6, 0.8, 0])
+    assert MEASURES[measure]([u], [-u])[0, 0] == pytest.approx(0, abs=1e-5)
+
+
 def test_overlap_by_hand():
     """B B' has norm 1; with weights (w, sqrt(1-w^2)) on one shared and one private direction the overlap is w^2."""
     w = np.array([0.8, 0.6])

@@ -76,6 +76,24 @@ def test_clusters_keep_their_numbers(labels, before, expected):
     assert tree.keep_numbers(np.array(labels), np.array(before)).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("labels", "before", "taken", "expected"),
+    [
+        ([0, 0, 1], [0, 0, -1], 3, [0, 0, 3]),  # 1 and 2 have been given, though nobody is in them now
+        ([0, 1, 2], [-1, 1, -1], 3, [3, 1, 4]),  # who was in a cluster keeps its number, also below `taken`
+        ([0, 0, 1], [2, 2, -1], 1, [2, 2, 3]),  # fewer taken than there are numbers
+        ([0, 1], [-1, -1], 2, [2, 3]),
+    ],
+)
+def test_numbers_that_were_given_once_are_not_given_again(labels, before, taken, expected):
+    assert tree.keep_numbers(np.array(labels), np.array(before), taken=taken).tolist() == expected
+
+
+@pytest.mark.parametrize(("threshold", "expected"), [(1.9, [0, 1, 2, 3]), (2, [0, 0, 1, 2]), (5, [0, 0, 0, 1])])
+def test_a_merge_exactly_at_the_threshold_is_made(threshold, expected):
+    assert tree.cut_at(tree.tree(FOUR, "upgma"), threshold).tolist() == expected
+
+
 def cut_by_members(merges, allowed):
     """The definition: all members of each merge, the largest that are whole."""
     count = len(merges) + 1

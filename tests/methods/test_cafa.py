@@ -303,6 +303,18 @@ def test_k_and_peers_are_checked():
             CAFA(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("cls", "defaults"),
+    [
+        (CAFA, {"k": None, "k_most": None, "peers": None}),
+        (CBCC, {"k": None, "k_most": None}),
+        (ABFA, {"peers": None}),
+    ],
+)
+def test_options(documented, cls, defaults):
+    assert documented(cls) == defaults
+
+
 def test_parts_have_only_the_options_that_they_use():
     with pytest.raises(ilk.IlkError, match="peers"):
         CBCC(peers=1)

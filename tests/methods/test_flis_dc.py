@@ -9,7 +9,7 @@ import ilk
 from ilk.client import Setting
 from ilk.engines import Inline
 from ilk.method import State
-from ilk.methods import make_method
+from ilk.methods import make_method, method_class
 from ilk.server import Server
 from ilk.tasks import LocalSGD
 from ilk.tasks.score import loss_of, predict
@@ -133,3 +133,11 @@ def test_it_finds_who_contradicts_whom(make_federation):
     assert run.accuracy > fedavg.accuracy + 0.2
     for members in run.clusters:
         assert len({federation.groups[federation.ids.index(name)] for name in members}) == 1
+
+
+def test_options(documented):
+    assert documented(method_class("flis-dc")) == {
+        "threshold": 0.5,
+        "choose": "validation-loss",
+        "merge_identical": False,
+    }
