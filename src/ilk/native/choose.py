@@ -75,8 +75,8 @@ def resolve(net: Net, shape: tuple[int, ...], compute: Compute) -> Literal["nati
 def is_large(layers: Sequence[Layer]) -> bool:
     """Whether PyTorch is the faster one: its libraries are made for matrices that do not fit the cache, the kernels are not.
 
-    Measured with AVX-512 and batches of 10 and 64: 64 to 64 channels are still 1.3 times faster here, 64 to 128 are slower; of
-    dense networks 784-200-200-10 is as fast on both, 784-1024-10 half as fast here.
+    Measured with AVX-512 and batches of 10 and 64: 64 to 64 channels are still 1.3 times faster here, 64 to 128 are slower;
+    of dense networks 784-200-200-10 is as fast on both, 784-1024-10 half as fast here.
     """
     dense_only = not any(layer.convolution for layer in layers)
     return any(
