@@ -25,8 +25,8 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import ilk
-from common import processor
 from federations import Cell, limits, make, plan
+from ilk.bench.common import processor
 from ilk.client import Setting
 from ilk.clusters import linkage, split_half
 from ilk.engines import Inline, one_thread

@@ -76,7 +76,7 @@ def ilk(
 def _register() -> None:
     if app.registered_commands:
         return
-    from ilk.cli import compare, data, demo, methods, run
+    from ilk.cli import bench, compare, data, demo, methods, run
 
     app.command("run", help="Run a method.")(with_experiment_options(run.run))
     app.command("compare", help="Run several methods on the same federation, side by side.")(
@@ -85,6 +85,8 @@ def _register() -> None:
     app.command("demo", help="The library at work, on data that it brings along.")(demo.demo)
     app.command("methods", help="Every method, its options and their defaults.")(methods.methods)
     app.add_typer(data.app, name="data")
+    rest = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command("bench", help="Measure speed and size on this machine.", context_settings=rest)(bench.bench)
 
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:

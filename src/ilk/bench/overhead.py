@@ -11,17 +11,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from common import Busy, Player, arguments, busy_text, experiment, median, report, setting_of
 from ilk import models
+from ilk.bench.common import Busy, Player, arguments, busy_text, experiment, median, setting_of
 from ilk.client import Message, Setting
 from ilk.engines import Inline, one_thread
+from ilk.errors import IlkError
 from ilk.evaluate import evaluate
 from ilk.native import Native
 from ilk.params import Vector
@@ -60,10 +61,10 @@ class Bare:
         module.train()
         for _ in range(self.given.epochs):
             shuffled = torch.from_numpy(order.permutation(len(y)))
-            for inputs, labels in zip(x[shuffled].split(size), y[shuffled].split(size), strict=True):
+            for inputs, labels in zip(torch.split(x[shuffled], size), torch.split(y[shuffled], size), strict=True):
                 optimiser.zero_grad(set_to_none=True)
                 loss = cross_entropy(module(inputs), labels)
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]  # PyTorch leaves backward without types
                 optimiser.step()
         return [parameter.detach().clone() for parameter in module.parameters()]
 
@@ -73,7 +74,7 @@ class Bare:
 
     def weights_of(self, model: Vector) -> list[torch.Tensor]:
         """Return a flat model as this loop's weights."""
-        parts = torch.from_numpy(model).split([p.numel() for p in self.module.parameters()])
+        parts = torch.split(torch.from_numpy(model), [p.numel() for p in self.module.parameters()])
         return [part.view(p.shape) for part, p in zip(parts, self.module.parameters(), strict=True)]
 
 
@@ -122,15 +123,29 @@ class InTurns(Inline):
             yield answer
 
 
-def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add this part's options."""
+    arguments(parser, rounds=5)
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Play the rounds; return all figures."""
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        found = _measure(given, Path(folder) / "run")
+    if not found["difference"] <= SAME:  # a few may be further apart: a kink of the loss, met at another rounding
+        raise IlkError(f"The two did not do the same: their models differ by {found['difference']:.1e}.")
+    return found
+
+
+def _measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     setting = setting_of(given)
     bare = Bare(setting, given)
     engine = InTurns(bare)
     player = Player(engine, setting, given, folder)
     player.warm_up()
     native = engine.place.net.native
-    timed = engine.place.net.native = Timed(native) if native else None
+    timed = Timed(native) if native else None
+    engine.place.net.native = cast(Any, timed)
     engine.differences = []
     busy, fits, rests, evaluations = Busy(), [], [], []
     played = range(1, given.rounds + 1)
@@ -189,16 +204,3 @@ def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
             busy_text(found["busy"]),
         )
     )
-
-
-def main() -> None:
-    given = arguments(str(__doc__).splitlines()[0], rounds=5).parse_args()
-    with tempfile.TemporaryDirectory() as folder, one_thread():
-        found = measure(given, Path(folder) / "run")
-    if not found["difference"] <= SAME:  # a few may be further apart: a kink of the loss, met at another rounding
-        raise SystemExit(f"The two did not do the same: their models differ by {found['difference']:.1e}.")
-    report("overhead", given, found, words(found, given))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,24 +1,25 @@
-"""What the benchmarks share: the experiment, a round as `ilk run` plays it, how busy the machine was, the results page."""
+"""What the benchmarks share: the experiment, a round as `ilk run` plays it, and how a machine and its load are described."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import ilk
 from ilk import models
 from ilk.client import Setting
+from ilk.data import datasets
+from ilk.data.federation import Federation
 from ilk.engines import Engine, cores
 from ilk.ledger import Ledger
 from ilk.methods.fedavg import FedAvg
@@ -27,41 +28,55 @@ from ilk.runs.folder import RunFolder
 from ilk.runs.run import cohort_of
 from ilk.server import Server
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+MADE = {"fashion-mnist": (1, 28, 28), "mnist": (1, 28, 28), "cifar10": (3, 32, 32), "svhn": (3, 32, 32)}
+EACH = 600  # training samples of a client with made images
 
 
-def arguments(description: str, rounds: int) -> argparse.ArgumentParser:
-    """Return the options that both benchmarks have."""
-    parser = argparse.ArgumentParser(description=description)
+def arguments(parser: argparse.ArgumentParser, rounds: int) -> None:
+    """Add the options that all rounds of FedAvg have."""
     parser.add_argument(
-        "--data", default="fashion-mnist", help="data set; digits needs no files (default: %(default)s)"
+        "--data", default="fashion-mnist", help="data set; made images where it is not here (%(default)s)"
     )
-    parser.add_argument("--split", default="label-skew:0.2", help="default: %(default)s")
-    parser.add_argument("--clients", type=int, default=100, help="default: %(default)s")
-    parser.add_argument("--cohort", type=float, default=0.1, help="fraction asked each round (default: %(default)s)")
+    parser.add_argument("--split", default="label-skew:0.2", help="how it is split (%(default)s)")
+    parser.add_argument("--clients", type=int, default=100, help="clients (%(default)s)")
+    parser.add_argument("--cohort", type=float, default=0.1, help="fraction asked each round (%(default)s)")
+    parser.add_argument("--model", default="auto", help="lenet5, mlp or auto (%(default)s)")
     parser.add_argument(
-        "--model", default="auto", help="default: %(default)s (lenet5 for Fashion-MNIST, mlp for digits)"
+        "--compute", choices=("auto", "native", "torch"), default="auto", help="what trains (%(default)s)"
     )
-    parser.add_argument(
-        "--compute", choices=("auto", "native", "torch"), default="auto", help="what trains (default: %(default)s)"
-    )
-    parser.add_argument("--epochs", type=int, default=10, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=10, help="default: %(default)s")
-    parser.add_argument("--rounds", type=int, default=rounds, help="rounds measured (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument(
-        "--write", nargs="?", type=Path, const=PAGE, help=f"put the result into a page (default: {PAGE})"
-    )
-    return parser
+    parser.add_argument("--epochs", type=int, default=10, help="local epochs (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=10, help="samples a step (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=rounds, help="rounds measured (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (%(default)s)")
 
 
 def setting_of(given: argparse.Namespace) -> Setting:
     """Return the experiment that was asked for."""
-    federation = ilk.federation(given.data, split=given.split, clients=given.clients, seed=given.seed)
+    federation = federation_of(given)
     model = models.choose(given.model, federation.shape)
     net = models.build(model, federation.shape, federation.classes, given.seed)
     return Setting(federation, model, given.seed, compute=resolve(net, federation.shape, given.compute))
+
+
+def federation_of(given: argparse.Namespace, **more: Any) -> Federation:
+    """Return the federation that was asked for; where the files of its data set are not here, one of made images."""
+    here = {listing.name for listing in datasets.catalogue() if listing.available_from}
+    if given.data in MADE and given.data not in here:
+        return _made(MADE[given.data], given)
+    return ilk.federation(given.data, split=given.split, clients=given.clients, seed=given.seed, **more)
+
+
+def _made(shape: tuple[int, ...], given: argparse.Namespace) -> Federation:
+    """Return clients with images of two classes each, half of whose pixels are dark, as in Fashion-MNIST."""
+    random = np.random.default_rng(given.seed)
+    means = np.maximum(random.normal(size=(10, *shape)), 0).astype(np.float32)
+
+    def draw(client: int, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        y = (client + random.integers(2, size=count)) % 10
+        return np.maximum(means[y] + random.normal(size=(count, *shape), scale=0.3).astype(np.float32), 0), y
+
+    each = max(EACH * 100 // 90, 10)  # a tenth is for validation
+    return ilk.from_arrays({f"c{k:02d}": (*draw(k, each), *draw(k, 100)) for k in range(given.clients)})
 
 
 def fedavg(given: argparse.Namespace) -> FedAvg:
@@ -170,8 +185,11 @@ def computed(setting: Setting) -> str:
 
 def experiment(setting: Setting, given: argparse.Namespace) -> str:
     """Say what was played."""
+    data = (
+        f"{given.data}, {given.split}" if setting.federation.partition.data != "arrays" else f"made {given.data} images"
+    )
     return (
-        f"FedAvg, {given.data}, {given.split}, {given.clients} clients, cohort {given.cohort:g}, {setting.model}, "
+        f"FedAvg, {data}, {given.clients} clients, cohort {given.cohort:g}, {setting.model}, "
         f"{computed(setting)}, {given.epochs} epochs of batches of {given.batch_size}; {given.rounds} rounds"
     )
 
@@ -184,18 +202,3 @@ def busy_text(busy: Mapping[str, Any]) -> str:
         f"other processes used {used} of {busy['cores']} cores meanwhile; "
         f"load average {busy['load_before']:.2f} before, {busy['load_after']:.2f} after"
     )
-
-
-def report(name: str, given: argparse.Namespace, result: dict[str, Any], text: str) -> None:
-    """Print the result, and put it between its two markers in the page if that was asked for."""
-    asked = {key: value for key, value in vars(given).items() if key not in ("json", "write")}
-    result |= {"asked": asked, "date": datetime.now(UTC).isoformat(timespec="minutes"), "machine": processor()}
-    print(json.dumps(result) if given.json else text)
-    if given.write:
-        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-        before, found, rest = given.write.read_text().partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise SystemExit(f"{given.write} has no lines {begin} and {end}.")
-        block = f"\n```text\n{result['date']}  {result['machine']}\n{text}\n```\n"
-        given.write.write_text(before + begin + block + end + after)

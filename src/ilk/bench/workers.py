@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from common import Busy, Player, arguments, busy_text, experiment, median, report, setting_of
+from ilk.bench.common import Busy, Player, arguments, busy_text, experiment, median, setting_of
 from ilk.engines import Inline, Workers, one_thread
+from ilk.errors import IlkError
 
 PROMISE = 1.7  # of two workers on two idle cores
 
@@ -26,8 +27,19 @@ def longest_path(used: Sequence[float]) -> float:
     return used[0] + max(used[1:], default=0.0) if used else 0.0
 
 
-def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add this part's options."""
+    arguments(parser, rounds=5)
+    parser.add_argument("--workers", type=int, default=2, help="worker processes (%(default)s)")
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Play the rounds on both engines; return all figures."""
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        return _measure(given, Path(folder))
+
+
+def _measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     setting = setting_of(given)
     inline = Player(Inline(), setting, given, folder / "inline")
     began = time.perf_counter()
@@ -48,7 +60,7 @@ def measure(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 others[player].append(meanwhile()["others_used_cores"])
                 cpu[player].append(longest_path(meanwhile.ours_by_process()))
             if not np.array_equal(inline.state.models, workers.state.models):
-                raise SystemExit(f"The two engines do not end round {round} in the same bits.")
+                raise IlkError(f"The two engines do not end round {round} in the same bits.")
         found = {
             "ratio": median(np.array(times[inline]) / np.array(times[workers])),
             "ratio_cpu": median(cpu[inline]) / median(cpu[workers]) if any(cpu[workers]) else None,
@@ -90,16 +102,3 @@ def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
 def _mean(used: Sequence[float | None]) -> str:
     known = [value for value in used if value is not None]
     return f"{np.mean(known):.2f}" if known else "an unknown number of"
-
-
-def main() -> None:
-    parser = arguments(str(__doc__).splitlines()[0], rounds=5)
-    parser.add_argument("--workers", type=int, default=2, help="worker processes (default: %(default)s)")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, one_thread():
-        found = measure(given, Path(folder))
-    report("workers", given, found, words(found, given))
-
-
-if __name__ == "__main__":
-    main()

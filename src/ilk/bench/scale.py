@@ -20,19 +20,21 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import ilk
-from common import Busy, arguments, busy_text, fedavg, median, report
+from ilk.bench.common import Busy, arguments, busy_text, fedavg, federation_of, median
+from ilk.client import Message
 from ilk.engines import Inline, one_thread
 from ilk.methods.pacfl import PACFL
-from ilk.server import Answers
+from ilk.server import Answers, Server
 
 GIB = 2**30
 PROMISES = {"seconds_1000": 3.0, "seconds_10000": 300.0, "gib_10000": 6.0, "slope": 2.0, "ratio": 1.0, "pss_gib": 1.5}
 GROUPS = 20
+OURSELVES = (sys.executable, "-m", "ilk.cli", "bench", "scale", "--json")
 
 
 class Signed:
@@ -43,11 +45,13 @@ class Signed:
         groups = random.standard_normal((GROUPS, dimensions, vectors))
         self.ids, self.everyone = tuple(map(str, range(clients))), np.arange(clients)
         self.sizes, self.initial_model = np.full(clients, 100), np.zeros(1000, np.float32)
-        messages = []
+        messages: list[Message] = []
         for k in range(clients):
             basis = np.linalg.qr(groups[k % GROUPS] + 0.3 * random.standard_normal((dimensions, vectors)))[0]
             signature = basis * vectors**-0.25 if weighted else basis  # so that |B B'| = 1
-            messages.append({"signature": signature.astype(np.float32), "noise": np.float32(0.09 if weighted else 12)})
+            messages.append(
+                {"signature": signature.astype(np.float32), "noise": np.array(0.09 if weighted else 12, np.float32)}
+            )
         self.answers = Answers(self.everyone, self.sizes, tuple(messages))
 
     def ask(self, *_: Any) -> Answers:
@@ -55,7 +59,7 @@ class Signed:
         return self.answers
 
 
-def cluster(clients: int, distance: str, given: argparse.Namespace) -> dict[str, Any]:
+def cluster(clients: int, distance: Any, given: argparse.Namespace) -> dict[str, Any]:
     """Cluster once, in this process; return time and memory."""
     weighted = distance == "overlap"
     server = Signed(clients, given.dimensions, given.vectors, weighted)
@@ -63,7 +67,7 @@ def cluster(clients: int, distance: str, given: argparse.Namespace) -> dict[str,
     before = _peak()
     with one_thread():
         wall, cpu = time.perf_counter(), time.process_time()
-        state = method.start(server)
+        state = method.start(cast(Server, server))
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     found = {"clients": clients, "distance": distance, "seconds": wall, "seconds_cpu": cpu, "gib": _peak()}
     return found | {"gib_before": before, "clusters": int(state.cluster.max()) + 1}
@@ -76,7 +80,7 @@ def clustering(given: argparse.Namespace) -> list[dict[str, Any]]:
         for clients in given.sizes:
             only = ["--only", f"{distance}:{clients}"]
             shape = ["--dimensions", str(given.dimensions), "--vectors", str(given.vectors)]
-            done = subprocess.run([sys.executable, __file__, *only, *shape], check=True, capture_output=True, text=True)
+            done = subprocess.run([*OURSELVES, *only, *shape], check=True, capture_output=True, text=True)
             found.append(json.loads(done.stdout))
     return found
 
@@ -111,7 +115,7 @@ def per_client_asked(given: argparse.Namespace, clients: int, asked: int, folder
         out=folder / f"{clients}-{len(list(folder.iterdir()))}",
         on_round=lambda row: ends.append(time.process_time()),
     )
-    return (np.diff(ends[:-1]) / asked).tolist()  # the last round is evaluated, the first includes the start
+    return list(np.diff(ends[:-1]) / asked)  # the last round is evaluated, the first includes the start
 
 
 def federation_size(given: argparse.Namespace) -> dict[str, Any]:
@@ -134,6 +138,7 @@ class Pss:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
+        """Watch while this lasts."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:
@@ -151,9 +156,7 @@ class Pss:
 
 def memory(given: argparse.Namespace) -> dict[str, Any]:
     """Play a run with worker processes in a fresh process tree; return its peak."""
-    federation = ilk.federation(
-        given.data, split=given.split, clients=given.clients, seed=given.seed, test_policy="label-set"
-    )
+    federation = federation_of(given, test_policy="label-set")
     pss = Pss()
     with tempfile.TemporaryDirectory() as folder, pss.watched():
         ilk.run(
@@ -187,8 +190,25 @@ def _pss(pid: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add this part's options."""
+    arguments(parser, rounds=3)
+    parser.add_argument("--workers", type=int, default=2, help="worker processes (%(default)s)")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[100, 300, 1000, 3000, 10_000], help="clients (%(default)s)"
+    )
+    parser.add_argument("--distances", nargs="+", default=["overlap", "principal"], help="of PACFL (%(default)s)")
+    parser.add_argument("--dimensions", type=int, default=784, help="values of an input (%(default)s)")
+    parser.add_argument("--vectors", type=int, default=6, help="vectors of a signature (%(default)s)")
+    parser.add_argument("--small", type=int, default=100, help="clients of the small federation (%(default)s)")
+    parser.add_argument("--only", help=argparse.SUPPRESS)  # what a process of its own is to measure
+
+
 def measure(given: argparse.Namespace) -> dict[str, Any]:
-    """Return all figures."""
+    """Return all figures; or one, in a process that was begun for it."""
+    if given.only:
+        distance, _, clients = given.only.partition(":")
+        return memory(given) if distance == "memory" else cluster(int(clients), distance, given)
     busy = Busy()
     found: dict[str, Any] = {"promises": PROMISES, "clustering": clustering(given)}
     by_distance = {d: [row for row in found["clustering"] if row["distance"] == d] for d in given.distances}
@@ -196,7 +216,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         d: {kind: slope(rows, kind) for kind in ("seconds_cpu", "gib")} for d, rows in by_distance.items()
     }
     found["federation"] = federation_size(given)
-    child = [sys.executable, __file__, "--only", "memory", *_same(given)]
+    child = [*OURSELVES, "--only", "memory", *_same(given)]
     found["memory"] = json.loads(subprocess.run(child, check=True, capture_output=True, text=True).stdout)
     return found | {"busy": busy()}
 
@@ -231,25 +251,3 @@ def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
         busy_text(found["busy"]),
     ]
     return "\n".join(lines)
-
-
-def main() -> None:
-    parser = arguments(str(__doc__).splitlines()[0], rounds=3)
-    parser.add_argument("--workers", type=int, default=2, help="worker processes (default: %(default)s)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 300, 1000, 3000, 10_000], help="%(default)s")
-    parser.add_argument("--distances", nargs="+", default=["overlap", "principal"], help="%(default)s")
-    parser.add_argument("--dimensions", type=int, default=784, help="default: %(default)s")
-    parser.add_argument("--vectors", type=int, default=6, help="default: %(default)s")
-    parser.add_argument("--small", type=int, default=100, help="clients of the small federation (default: %(default)s)")
-    parser.add_argument("--only", help=argparse.SUPPRESS)  # what a process of its own is to measure
-    given = parser.parse_args()
-    if given.only:
-        distance, _, clients = given.only.partition(":")
-        print(json.dumps(memory(given) if distance == "memory" else cluster(int(clients), distance, given)))
-        return
-    found = measure(given)
-    report("scale", given, found, words(found, given))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +20,14 @@ import numpy as np
 import torch
 
 import ilk
-from common import Busy, Player, arguments, busy_text, fedavg, median, report, setting_of
 from ilk import models
+from ilk.bench.common import Busy, Player, arguments, busy_text, fedavg, median, setting_of
+from ilk.bench.overhead import SAME, Bare
 from ilk.client import Place
 from ilk.engines import Workers, one_thread
-from ilk.native.choose import VARIABLE, sets
+from ilk.errors import IlkError
+from ilk.native.choose import HOW_TO_BUILD, NOT_BUILT, VARIABLE, sets
 from ilk.params import Vector
-from overhead import SAME, Bare
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def rounds(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
-def words(found: Mapping[str, Any]) -> str:
+def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
     """Say it in a few lines."""
     lines = []
     for case in found["cases"]:
@@ -154,31 +155,24 @@ def words(found: Mapping[str, Any]) -> str:
     return "\n".join([*lines, busy_text(found["busy"])])
 
 
-def measure(given: argparse.Namespace, folder: Path, cases: Sequence[Case] = CASES) -> dict[str, Any]:
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add this part's options."""
+    arguments(parser, rounds=5)
+    parser.add_argument("--workers", type=int, default=2, help="worker processes (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=15, help="clients trained of each case (%(default)s)")
+    titles = [case.title for case in CASES]
+    parser.add_argument("--cases", nargs="+", default=titles, choices=titles, help="networks (all)")
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Measure all of it."""
-    busy = Busy()
-    found: dict[str, Any] = {
-        "cases": [steps(case, given, given.repeats) for case in cases if case.title in given.cases]
-    }
-    found["round"] = rounds(given, folder)
-    return {**found, "busy": busy()}
-
-
-def main() -> None:
-    parser = arguments(str(__doc__).splitlines()[0], rounds=5)
-    parser.add_argument("--workers", type=int, default=2, help="worker processes (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=15, help="clients trained of each case (default: %(default)s)")
-    parser.add_argument(
-        "--cases", nargs="+", default=[c.title for c in CASES], choices=[c.title for c in CASES], help="default: all"
-    )
-    given = parser.parse_args()
+    if not sets():
+        raise IlkError(f"{NOT_BUILT}: there is nothing to measure. {HOW_TO_BUILD}.")
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        found = measure(given, Path(folder) / "run")
-    parted = max(case["difference"] for case in found["cases"])
+        busy = Busy()
+        cases = [steps(case, given, given.repeats) for case in CASES if case.title in given.cases]
+        found = {"cases": cases, "round": rounds(given, Path(folder) / "run"), "busy": busy()}
+    parted = max(case["difference"] for case in cases)
     if not parted <= SAME:  # a few may be further apart: a kink of the loss, met at another rounding
-        raise SystemExit(f"The two did not do the same: their models differ by {parted:.1e}.")
-    report("native", given, found, words(found))
-
-
-if __name__ == "__main__":
-    main()
+        raise IlkError(f"The two did not do the same: their models differ by {parted:.1e}.")
+    return found
