@@ -143,5 +143,5 @@ def _option(name: str, text: str, default: Any = None, type: str = "", many: boo
 
 
 def _flag(name: str, text: str) -> inspect.Parameter:
-    annotation = Annotated[bool, typer.Option(f"--{name}", help=text, show_default=False)]
+    annotation = Annotated[bool, typer.Option("--" + name.replace("_", "-"), help=text, show_default=False)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
