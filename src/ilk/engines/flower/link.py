@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-import sys
+import os
+import threading
+import time
 
 from ilk.engines.flower.quiet import switch_off
 
 switch_off()
 
 
+def end_with_parent() -> None:
+    """End this process at once when its parent has; a SuperLink that waits for its connections would hold the port."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def main() -> None:
-    """Run the SuperLink; the first argument is the process to end with."""
-    from flwr.supercore.app_utils import start_parent_process_monitor
+    """Run the SuperLink."""
     from flwr.superlink.cli.flower_superlink import flower_superlink
 
-    start_parent_process_monitor(int(sys.argv.pop(1)))
+    end_with_parent()
     flower_superlink()
 
 

@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402  # after 
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key  # noqa: E402
 from flwr.app import Message  # noqa: E402
 from flwr.common.constant import ISOLATION_MODE_PROCESS  # noqa: E402
-from flwr.supercore.app_utils import start_parent_process_monitor  # noqa: E402
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree  # noqa: E402
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents  # noqa: E402
 from flwr.supercore.object_store import ObjectStoreFactory  # noqa: E402
@@ -34,6 +33,7 @@ from flwr.supernode.nodestate import NodeStateFactory  # noqa: E402
 
 from ilk.engines.flower.client import Answering, replied  # noqa: E402
 from ilk.engines.flower.layout import CA_CERTIFICATE, CERTIFICATE, KEY, NODE_KEY, read_client  # noqa: E402
+from ilk.engines.flower.link import end_with_parent  # noqa: E402
 from ilk.engines.flower.own import source  # noqa: E402
 
 ARRIVAL = 600.0  # seconds that the pieces of a message may take to arrive
@@ -114,10 +114,8 @@ def main() -> None:
     parser.add_argument("--split")
     parser.add_argument("--data-dir")
     parser.add_argument("--address")
-    parser.add_argument("--parent", type=int)
     given = parser.parse_args()
-    if given.parent:
-        start_parent_process_monitor(given.parent)
+    end_with_parent()
     file = read_client(given.folder)
     data = source(file.name, given.data, given.split, given.data_dir)
     run(given.folder, Answering(file.name, data, given.folder, file.model), given.address or file.server)

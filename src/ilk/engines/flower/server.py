@@ -137,7 +137,11 @@ class Flower:
         self._round = -1
 
     def reach(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return those of these clients that are connected."""
+        """Look around, and return those of these clients that are connected."""
+        self.look()
+        return self._there(clients)
+
+    def _there(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
         assert self.seats
         there = [name in self.seats.sizes and self.clients[name].node is not None for name in self.seats.names]
         return np.asarray([k for k in clients if there[k]], dtype=np.int64)
@@ -147,7 +151,6 @@ class Flower:
         assert self._expected
         if round != self._round:  # the rounds before are in a checkpoint now
             self._round, self._safe = round, self.digests()
-            self.look()
         names, setting = self.setting.federation.ids, self.setting
         number = secrets.token_hex(8)
         head = {
@@ -161,7 +164,7 @@ class Flower:
         }
         versions = self.digests()
         parcels, client_of = {}, {}
-        for k in self.reach(np.array(list(messages))).tolist():
+        for k in self._there(np.array(list(messages))).tolist():
             node = self.clients[names[k]].node
             assert node is not None
             client_of[node] = k

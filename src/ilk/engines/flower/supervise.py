@@ -49,7 +49,7 @@ def serve(folder: Path, job: Job, resume: bool, listen: str, tell: Callable[[str
     gate = Standing(folder, file, listen)
     link = subprocess.Popen(
         [
-            *(sys.executable, "-m", "ilk.engines.flower.link", str(os.getpid())),
+            *(sys.executable, "-m", "ilk.engines.flower.link"),
             *("--host", "127.0.0.1", "--port", str(file.inner_port), "--enable-supernode-auth"),
             *("--ssl-certfile", str(folder / CERTIFICATE), "--ssl-keyfile", str(folder / KEY)),
             *("--ssl-ca-certfile", str(folder / CA_CERTIFICATE), "--disable-runtime-dependency-installation"),
@@ -121,7 +121,7 @@ def _played(job: Job) -> int:
 def keep_client(folder: Path, arguments: Mapping[str, str | None], tell: Callable[[str], None]) -> None:
     """Run a client, and start it again whenever it ends, until this process is told to stop."""
     given = [text for name, value in arguments.items() if value is not None for text in (f"--{name}", value)]
-    command = [sys.executable, "-m", "ilk.engines.flower.node", str(folder), "--parent", str(os.getpid()), *given]
+    command = [sys.executable, "-m", "ilk.engines.flower.node", str(folder), *given]
     wait = SHORT
     while True:
         began = time.monotonic()
@@ -141,7 +141,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(10)
+            process.wait(3)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
