@@ -93,8 +93,8 @@ class Federation:
         texts = [
             f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.folder.glob("*.log"))
         ]
-        flower = self.folder / "dep" / "server" / "flower.log"
-        return "\n".join([*texts, flower.read_text(errors="replace")[-6000:] if flower.exists() else ""])
+        server = [self.folder / "dep" / "server" / name for name in ("federation.log", "flower.log")]
+        return "\n".join([*texts, *(path.read_text(errors="replace")[-6000:] for path in server if path.exists())])
 
     def of(self, part):
         """Ids of the processes of this federation whose command line has this part."""
@@ -127,9 +127,9 @@ def federation(tmp_path):
     """Make a federation of clients with these names; its processes are killed at the end, whatever happens."""
     made = []
 
-    def make(*names):
+    def make(*names, later=()):
         made.append(Federation(tmp_path, names))
-        write_data(tmp_path / "data", names)
+        write_data(tmp_path / "data", (*names, *later))
         return made[-1]
 
     yield make
@@ -137,7 +137,7 @@ def federation(tmp_path):
         one.close()
 
 
-def write_data(folder, names, samples=60):
+def write_data(folder, names, samples=120):
     """Write handwritten digits, of every second client turned by a quarter."""
     folder.mkdir()
     whole = ilk.federation("digits", split="rotate:2", clients=len(names))

@@ -102,6 +102,7 @@ class Standing:
             access_log=False,
             server_header=False,
             lifespan="off",
+            ws="none",
             limit_concurrency=1000,
             timeout_keep_alive=60,
         )

@@ -13,6 +13,7 @@ import os
 import ssl
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from ilk.engines.flower.quiet import switch_off
 
 switch_off()
 
+import httpx  # noqa: E402  # after Flower's switches are set
 from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402  # after Flower's switches are set
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key  # noqa: E402
 from flwr.app import Message  # noqa: E402
 from flwr.common.constant import ISOLATION_MODE_PROCESS  # noqa: E402
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, ActivateNodeResponse, DeactivateNodeRequest  # noqa: E402
 from flwr.supercore.inflatable.inflatable_object import iterate_object_tree  # noqa: E402
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents  # noqa: E402
 from flwr.supercore.object_store import ObjectStoreFactory  # noqa: E402
@@ -37,6 +40,7 @@ from ilk.engines.flower.link import end_with_parent  # noqa: E402
 from ilk.engines.flower.own import source  # noqa: E402
 
 ARRIVAL = 600.0  # seconds that the pieces of a message may take to arrive
+NODE = "node.id"  # the number that the server gave this client last
 log = logging.getLogger("ilk.flower")
 
 
@@ -59,13 +63,24 @@ def run(folder: Path, answering: Answering, address: str) -> None:
 
 
 def _with_certificate(folder: Path) -> type[FleetHttpClient]:
-    """Return Flower's client of the fleet API, such that it shows this client's certificate."""
+    """Return Flower's client of the fleet API, such that it shows this client's certificate, and signs off the one before.
+
+    A server takes a client that was killed for connected until its heartbeats have been missed for a minute, and refuses
+    the next one with its key for so long. But it was the same client, and may say so.
+    """
     context = ssl.create_default_context(cafile=str(folder / CA_CERTIFICATE))
     context.load_cert_chain(folder / CERTIFICATE, folder / KEY)
 
     class Client(FleetHttpClient):
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **{**more, "verify": context})
+
+        def ActivateNode(self, request: ActivateNodeRequest) -> ActivateNodeResponse:  # Flower's name
+            with suppress(httpx.HTTPError, OSError, ValueError):
+                self.DeactivateNode(DeactivateNodeRequest(node_id=int((folder / NODE).read_text())))
+            reply = super().ActivateNode(request)
+            (folder / NODE).write_text(str(reply.node_id))
+            return reply
 
     return Client
 

@@ -29,7 +29,7 @@ from ilk.server import Server
 from ilk.tasks import Hold
 
 log = logging.getLogger("ilk.flower")
-JOB, OUTCOME, SEATS = "job.json", "outcome.json", "seats.json"
+JOB, OUTCOME, SEATS, LOG = "job.json", "outcome.json", "seats.json", "federation.log"
 LOOK = 3.0  # seconds between looks for newcomers after the last round
 
 
@@ -45,10 +45,18 @@ class Job:
 def play(grid: Any, folder: Path) -> None:
     """Play the job that lies in a server's folder; a run that was begun goes on."""
     job = make(Job, read_json(folder / JOB))
+    lines = logging.FileHandler(folder / LOG)
+    lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
     try:
         result = _Play(grid, folder, job).to_the_end()
     except IlkError as error:
+        log.error("%s", error)
         write(folder / OUTCOME, json.dumps({"error": str(error)}).encode())
+        raise
+    except Exception:
+        log.exception("the run ended")
         raise
     write(folder / OUTCOME, json.dumps({"result": result}).encode())
 
