@@ -63,9 +63,12 @@ class Federation:
         command = [*PROGRAM, "serve", "dep", "--listen", "127.0.0.1", "--patience", str(PATIENCE), *map(str, options)]
         self.serving = self.start("serve", command)
 
-    def client(self, name, data="data", port=None):
-        where = f"127.0.0.1:{port or self.port}"
-        self.start(name, [*PROGRAM, "client", f"dep/{name}", "--data", str(data), "--server", where])
+    def client(self, name, data="data", port=None, supervised=False):
+        """Start a client; without its supervisor it is one process fewer, and does not come back when it ends."""
+        where, folder = f"127.0.0.1:{port or self.port}", str(self.folder / "dep" / name)
+        node = [sys.executable, "-m", "ilk.engines.flower.node", folder, "--data", str(data), "--address", where]
+        kept = [*PROGRAM, "client", folder, "--data", str(data), "--server", where]
+        self.start(name, kept if supervised else node)
 
     def told(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")

@@ -16,8 +16,8 @@ def test_a_client_that_is_killed_and_one_that_answers_garbage(federation):
     """c is killed in round 2 and started again by its supervisor; b lies in every round but the last."""
     here = federation("a", "b", "c")
     here.serve("--method", "fedavg", "--rounds", 5, "--epochs", 1, "--eval-every", 5, "--largest", 1_000_000)
-    for name in ("a", "c"):
-        here.client(name)
+    here.client("a")
+    here.client("c", supervised=True)
     program = str(Path(__file__).with_name("bad_client.py"))
     here.start("b", [sys.executable, program, "dep/b", "data", f"127.0.0.1:{here.port}"])
     here.until(lambda: here.status()["round"] == 1, 120, "the first round is played")

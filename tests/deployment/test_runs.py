@@ -90,7 +90,7 @@ def test_scaffold_goes_on_after_the_server_was_killed(federation):
     options = ("--method", "scaffold", "--rounds", 4, "--epochs", 1, "--eval-every", 4)
     here.serve(*options)
     for name in NAMES:
-        here.client(name)
+        here.client(name, supervised=True)
     here.until(lambda: here.status()["round"] >= 2, 120, "two rounds are played")
     here.processes["serve"].send_signal(signal.SIGKILL)
     here.processes["serve"].wait(10)

@@ -17,6 +17,7 @@ from ilk.engines.flower.client import Answering, replied
 from ilk.engines.flower.expected import Expected, check
 from ilk.engines.flower.joined import Seats, Statement, joined
 from ilk.engines.flower.memory import Lost, Memory
+from ilk.engines.flower.own import source
 from ilk.engines.flower.server import Flower
 from ilk.engines.flower.wire import Parcel, Refused, pack, unpack
 from ilk.errors import IlkError
@@ -109,6 +110,24 @@ def test_every_method_ends_in_the_same_bits_as_inline(folder, clients, name):
     assert run.history["cluster_by_client"] == inline.history["cluster_by_client"]
     assert not any(seen.said for seen in engine.clients.values())
     assert all(form is not None for form in engine._expected._forms.values()), "answers to every task have a known form"
+
+
+def test_a_named_data_set_with_a_partition_file(tmp_path):
+    """Each client reads the file, and of the data set its own share only."""
+    whole = ilk.federation("digits", split="rotate:2", clients=3)
+    whole.partition.save(tmp_path / "part.json")
+    clients = {}
+    for id, name in zip(whole.ids, "abc", strict=True):
+        clients[name] = Answering(id, source(id, "digits", str(tmp_path / "part.json")), tmp_path / name)
+        assert clients[name].source(0).ids == (id,)
+    ids = dict(zip((name.encode() for name in clients), whole.ids, strict=True))
+    engine, federation = opened(Grid(clients), keys=lambda: ids)
+    run = ilk.run(make_("pacfl"), federation, engine=engine, rounds=2)
+    inline = ilk.run(make_("pacfl"), whole, engine="inline", rounds=2)
+    assert run.model_digest == inline.model_digest
+    assert run.ledger.entries == inline.ledger.entries
+    with pytest.raises(IlkError, match="The partition has no client 'x'"):
+        source("x", "digits", str(tmp_path / "part.json"))(0)
 
 
 def garbage(kind):

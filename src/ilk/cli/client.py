@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ilk.errors import Interrupted
+
 
 def client(
     folder: Annotated[Path, typer.Argument(metavar="DIR/NAME", help="The client's folder, from `ilk deploy init`.")],
@@ -34,4 +36,7 @@ def client(
 
     source(layout.read_client(folder).name, data, split, data_dir)(0)  # what is wrong with the data is said now
     arguments = {"data": data, "split": split, "data-dir": data_dir, "address": server}
-    keep_client(folder.resolve(), arguments, lambda text: print(text, file=sys.stderr))
+    try:
+        keep_client(folder.resolve(), arguments, lambda text: print(text, file=sys.stderr))
+    except KeyboardInterrupt:
+        raise Interrupted("Stopped; what this client remembers is kept for when it comes back.") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from ilk.engines.flower.gate import Standing
 from ilk.engines.flower.layout import CA_CERTIFICATE, CERTIFICATE, KEY, public_keys, read_server
 from ilk.engines.flower.quiet import OFF
 from ilk.engines.flower.run import JOB, OUTCOME, Job
-from ilk.errors import IlkError
+from ilk.errors import IlkError, Interrupted
 from ilk.runs.folder import RUN, read_json, refuse_taken, replace
 
 log = logging.getLogger("ilk.flower")
@@ -67,6 +68,10 @@ def serve(folder: Path, job: Job, resume: bool, listen: str, tell: Callable[[str
         gate.open()
         tell(f"Listening on port {file.port} for {', '.join(public_keys(folder).values())}.")
         return _see_through(folder, control, link, job)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Stopped; every whole round is kept. Go on with: ilk serve {shlex.quote(str(folder))} --resume"
+        ) from None
     finally:
         gate.close()
         end(link)
@@ -130,7 +135,7 @@ def keep_client(folder: Path, arguments: Mapping[str, str | None], tell: Callabl
             code = process.wait()
         finally:
             end(process)
-        # Right after it was killed, the server still takes the one before for connected, and refuses it: not for long.
+        # Whose key or certificate is refused asks again, but ever more rarely.
         wait = SHORT if time.monotonic() - began > LONG else min(2 * wait, LONG)
         tell(f"The client ended ({code}); it is started again in {wait:.0f} s.")
         time.sleep(wait)
