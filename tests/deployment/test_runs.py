@@ -20,7 +20,7 @@ from .conftest import PROGRAM
 
 pytestmark = pytest.mark.deployment
 NAMES = ("a", "b", "c", "d")
-EACH_MESSAGE = 60_000  # bytes that one message may cost beside its arrays: polls, heartbeats, signatures, TLS
+EACH_MESSAGE = 40_000  # bytes that one may cost beside its arrays: polls, heartbeats, signatures of requests, TLS
 
 
 def inline(federation, name, **plan):
@@ -53,16 +53,10 @@ def test_pacfl_with_tls_and_node_authentication_is_the_inline_run(federation, re
         assert held.shape == (run.ledger.entries[-1].bytes_each // 4,)
     asked_each = {"join": 1, "sign": 1, "fit": 2, "evaluate": 1, "hold": 1}
     messages = len(NAMES) * sum(asked_each.values())
-    held_bytes = sum(e.bytes for e in run.ledger.entries if e.kind == "models" and e.round == 2)
     for way in ("up", "down"):
         arrays = told["bytes"][way] + told["bytes"][f"evaluation_{way}"]
         assert told["bytes"][way] == run.ledger.total(way)
-        assert arrays <= between.carried[way] + held_bytes
-        assert between.carried[way] <= 1.1 * (arrays + held_bytes) + EACH_MESSAGE * messages, (
-            way,
-            between.carried,
-            arrays,
-        )
+        assert arrays <= between.carried[way] <= 1.1 * arrays + EACH_MESSAGE * messages, (way, between.carried, arrays)
     shown = subprocess.run([*PROGRAM, "status", "dep"], cwd=here.folder, capture_output=True, text=True, timeout=60)
     assert "pacfl: done, round 2 of 2" in shown.stdout
     assert json.loads(here.told("serve")[here.told("serve").rindex('{"run"') :])["model_digest"] == same.model_digest
