@@ -37,8 +37,8 @@ def test_a_client_that_is_killed_and_one_that_answers_garbage(federation):
 
 
 def test_a_newcomer_is_in_the_right_cluster_within_a_round(federation):
-    """d gets its key while round 2 is played, joins, and is in its cluster one round later; then it holds its model."""
-    here = federation("a", "b", "c", later=("d",))
+    """d gets its key while round 2 is played, joins, and is in its cluster one round later; then e, after the last round."""
+    here = federation("a", "b", "c", later=("d", "e"))
     dep = here.folder / "dep"
     here.serve("--method", "pacfl", "--rounds", 6, "--epochs", 1, "--seats", 5, "--stay")
     for name in ("a", "b", "c"):
@@ -52,6 +52,10 @@ def test_a_newcomer_is_in_the_right_cluster_within_a_round(federation):
     assert together(here.status()) == [["a", "c"], ["b", "d"]]
     here.until(lambda: here.status()["phase"] == "serving", 120, "the last round is played")
     here.until(lambda: (dep / "d" / "model.safetensors").exists(), 60, "d is handed its model")
+    deploy.add(dep, "e")
+    here.client("e")
+    here.until(lambda: (dep / "e" / "model.safetensors").exists(), 90, "e is handed a model")
+    here.until(lambda: together(here.status()) == [["a", "c", "e"], ["b", "d"]], 30, "e is in its cluster")
 
 
 def seated(here):

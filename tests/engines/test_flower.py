@@ -40,10 +40,16 @@ class Grid:
 
     def __init__(self, clients, spoil=lambda name, parcel: parcel):
         self.clients, self.spoil, self.replies, self.away = clients, spoil, {}, set()
+        self.started = {}
 
     def get_nodes(self):
         there = [name for name in self.clients if name not in self.away]
-        return [SimpleNamespace(public_key=name.encode(), node_id=1000 + ord(name)) for name in there]
+        return [
+            SimpleNamespace(
+                public_key=name.encode(), node_id=1000 + ord(name), last_activated_at=self.started.get(name)
+            )
+            for name in there
+        ]
 
     def push_messages(self, messages):
         for message in messages:
@@ -291,6 +297,25 @@ def test_who_is_away_is_missed_and_comes_back(clients):
     assert down == [(0, 1, 2, 3), (0, 1, 2), (0, 1, 2, 3)]
     assert np.isnan(run.history["accuracy_by_client"][1][3])
     assert run.history["clusters"] == [1, 1, 1]
+
+
+def test_nobody_waits_for_a_client_that_was_started_anew(clients, at_most):
+    """It has lost the question; patience would be ten minutes."""
+    grid = Grid(clients)
+    engine, federation = opened(grid)
+    engine.patience = 600.0
+
+    def spoil(name, parcel):
+        if name == "b" and "model" in parcel.arrays and engine._round == 2:
+            grid.started["b"] = "later"
+            return None
+        return parcel
+
+    grid.spoil = spoil
+    with at_most(60):
+        run = ilk.run(make_("fedavg"), federation, engine=engine, rounds=3)
+    came = [e.clients for e in run.ledger.entries if (e.direction, e.kind) == ("up", "model")]
+    assert came == [(0, 1, 2, 3), (0, 2, 3), (0, 1, 2, 3)]
 
 
 def test_a_newcomer_is_placed_in_the_next_round_and_after_the_last(folder, clients, tmp_path):

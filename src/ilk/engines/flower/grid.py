@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from flwr.app import Message, RecordDict
@@ -21,11 +21,11 @@ def exchange(
     round: int,
     patience: float | None,
     pause: float,
-    check: Callable[[], None] = lambda: None,
+    lost: Callable[[], Container[int]] = lambda: (),
 ) -> Iterator[tuple[int, RecordDict]]:
     """Send each node its parcel; yield a node and its reply as they come, until all have or patience ends.
 
-    `check` is called between and may raise, when there is nothing to wait for any more.
+    `lost` is called between: it returns nodes that will not answer any more, or raises when nobody will.
     A node that Flower says cannot answer, or whose app failed, is left out, and the log says why.
     """
     messages = [
@@ -55,6 +55,8 @@ def exchange(
         if end is not None and time.monotonic() > end:
             log.warning("%d did not answer within %.0f s", len(waiting), patience)
             return
-        check()
+        gone = lost()
+        for name in [name for name, node in waiting.items() if node in gone]:
+            log.warning("node %s was started anew, and has lost the question", waiting.pop(name))
         if waiting and not replies:
             time.sleep(pause)

@@ -170,7 +170,9 @@ class Flower:
             client_of[node] = k
             parcels[node] = Parcel({**head, "client": names[k], "use": versions[k], "safe": self._safe[k]}, messages[k])
             self._count(task, "down", messages[k])
-        for node, content in exchange(self.grid, parcels, round, self.patience, self.pause):
+        begun = self._begun()
+        lost = lambda: {node for node, when in self._begun().items() if node in begun and when != begun[node]}  # noqa: E731
+        for node, content in exchange(self.grid, parcels, round, self.patience, self.pause, lost):
             k = client_of[node]
             try:
                 parcel = unpack(content, self.largest)
@@ -187,6 +189,10 @@ class Flower:
             self._heard(names[k], round)
             self._count(task, "up", parcel.arrays)
             yield Answer(k, dict(parcel.arrays), kept)
+
+    def _begun(self) -> dict[int, str]:
+        """Return when each node was started: one that has been started anew does not know what it was asked before."""
+        return {n.node_id: n.last_activated_at for n in self.grid.get_nodes()}
 
     def _own_words(self, name: str, head: Mapping[str, Any], number: str) -> Mapping[str, Any]:
         """Return what a client says, if it says it under its own name, to this question, and is not an excuse."""

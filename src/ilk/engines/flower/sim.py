@@ -85,12 +85,13 @@ class FlowerSim(Remembering):
         replies = exchange(grid, {node: Parcel({"who": True}, {}) for node in ids}, 0, None, PAUSE, self._check)
         self._nodes = {int(unpack(content).head["who"]): node for node, content in replies}
 
-    def _check(self) -> None:
-        """Raise what ended the simulation, if something did."""
+    def _check(self) -> tuple[int, ...]:
+        """Raise what ended the simulation, if something did; no node is ever lost by itself."""
         if self._failed:
             error = self._failed.pop()
             self.close()
             raise IlkError(f"Flower's simulation ended: {error}.") from error
+        return ()
 
     def _simulate(self, nodes: int) -> None:
         try:
