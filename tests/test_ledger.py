@@ -128,6 +128,9 @@ def test_who_does_not_answer_is_counted_down_but_not_up(blobs):
         def __init__(self, answering):
             self.answering = answering
 
+        def reach(self, clients):
+            return clients
+
         def ask(self, task, messages, round):
             return [Answer(k, {"model": np.zeros(3, np.float32)}, {}) for k in messages if k in self.answering]
 

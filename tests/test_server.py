@@ -24,6 +24,9 @@ class Post:
     def __init__(self, *answering):
         self.answering, self.asked, self.accepted = answering, [], []
 
+    def reach(self, clients):
+        return clients
+
     def ask(self, task, messages, round):
         self.asked.append((task, dict(messages), round))
         for k in self.answering:
@@ -35,6 +38,15 @@ class Post:
 
 def server(blobs, carrier, **more):
     return Server(Setting(blobs, "mlp", 0), carrier, **more)
+
+
+def test_who_cannot_be_reached_is_not_asked_and_costs_nothing(blobs):
+    carrier = Post(0)
+    carrier.reach = lambda clients: clients[clients < 2]
+    asking = server(blobs, carrier)
+    asking.ask(TASK, np.array([0, 1, 5]), {"models": np.zeros((1, 3), np.float32)})
+    assert list(carrier.asked[0][1]) == [0, 1]
+    assert [(entry.direction, entry.clients) for entry in asking.ledger.entries] == [("down", (0, 1)), ("up", (0,))]
 
 
 def test_answers_stand_in_the_order_of_the_clients_asked(blobs):

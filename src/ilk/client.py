@@ -55,6 +55,7 @@ class Client:
     memory: Message
     place: Place
     kept: dict[str, NDArray[Any]] = field(default_factory=dict)
+    held: Vector | None = None  # the model that is the client's to use, where it was handed one
 
     @property
     def id(self) -> str:

@@ -38,7 +38,7 @@ class Evaluation:
             "accuracy_worst": float(accuracy.min()),
             "f1": float(self.f1[came].mean()) if came.any() else np.nan,
             "loss": float(self.loss[came].mean()) if came.any() else np.nan,
-            "clusters": len(np.unique(self.cluster)),
+            "clusters": len(np.unique(self.cluster[came])),
             **scores(groups, self.cluster),
         }
 

@@ -72,6 +72,10 @@ class Method(Generic[S]):
         """Ask the cohort, think, and return the new state."""
         raise NotImplementedError(f"{type(self).__name__} does not say what happens in a round")
 
+    def welcome(self, server: Server, state: S, newcomers: Cohort) -> S:
+        """Return the state with these clients placed, without a round: by default they choose by what they are served."""
+        return state
+
     def serves(self, state: S, client: int) -> Sequence[int]:
         """Return the rows of ``state.models`` that this client is sent: its cluster's, or all, and it takes the best."""
         if isinstance(state, Clustered) and state.cluster[client] >= 0:

@@ -45,6 +45,10 @@ class Carrier(Protocol):
         """Where clients are answered for in this process, if any are: the server then shares its network."""
         ...
 
+    def reach(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of these clients that can be asked now: to the others nothing is sent, and nothing is counted."""
+        ...
+
     def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterable[Answer]:
         """Put the task to these clients, each with its message; return the answers that came."""
         ...
@@ -142,7 +146,7 @@ class Server:
 
     def ask(self, task: Task, clients: NDArray[np.int64], send: Message | Callable[[int], Message]) -> Answers:
         """Put a task to clients, with one message for all or a message for each; return the answers that came."""
-        messages = {int(k): send(int(k)) if callable(send) else send for k in clients}
+        messages = {int(k): send(int(k)) if callable(send) else send for k in self.carrier.reach(clients)}
         self.ledger.count(self.round, "down", messages)
         came = {answer.client: answer for answer in self.carrier.ask(task, messages, self.round)}
         answers = [came[k] for k in messages if k in came]

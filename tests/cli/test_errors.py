@@ -136,7 +136,7 @@ def test_run(fast, line, fragments):  # fmt: skip
         ("runn solo", ["runn", "run"]),
         ("data splitt", ["splitt", "split"]),
         ("data split x.txt", ["x.txt", ".json"]),
-        ("data split", ["out"]),
+        ("data split", ["Missing argument"]),
         ("data split /proc/x.json", ["/proc/x.json", "cannot be written"]),
         ("data split y.json --clients 0", ["at least 1", "0"]),
         ("data split y.json --clients x", ["clients", "integer"]),

@@ -76,7 +76,7 @@ def ilk(
 def _register() -> None:
     if app.registered_commands:
         return
-    from ilk.cli import bench, compare, data, demo, methods, run
+    from ilk.cli import bench, client, compare, data, demo, deploy, methods, run, serve, status
 
     app.command("run", help="Run a method.")(with_experiment_options(run.run))
     app.command("compare", help="Run several methods on the same federation, side by side.")(
@@ -85,6 +85,10 @@ def _register() -> None:
     app.command("demo", help="The library at work, on data that it brings along.")(demo.demo)
     app.command("methods", help="Every method, its options and their defaults.")(methods.methods)
     app.add_typer(data.app, name="data")
+    app.add_typer(deploy.app, name="deploy")
+    app.command("serve", help="The server of a federation over a network.")(serve.with_serving_options(serve.serve))
+    app.command("client", help="One participant of a federation over a network.")(client.client)
+    app.command("status", help="Who is connected to a federation over a network.")(status.status)
     rest = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command("bench", help="Measure speed and size on this machine.", context_settings=rest)(bench.bench)
 

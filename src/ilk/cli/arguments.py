@@ -25,8 +25,8 @@ class Playing:
 
     as_flags: ClassVar[bool] = True
 
-    engine: Literal["auto", "inline", "workers"] = "auto"
-    """Where clients are answered for: inline, workers, or auto."""
+    engine: Literal["auto", "inline", "workers", "flower-sim"] = "auto"
+    """Where clients are answered for: inline, workers, flower-sim (Flower's simulation on Ray), or auto."""
     workers: Annotated[int, Field(ge=1, strict=True)] | None = None
     """Number of worker processes; default: one a core."""
     out: Annotated[str, Field(min_length=1)] | None = None
@@ -143,5 +143,5 @@ def _option(name: str, text: str, default: Any = None, type: str = "", many: boo
 
 
 def _flag(name: str, text: str) -> inspect.Parameter:
-    annotation = Annotated[bool, typer.Option(f"--{name}", help=text, show_default=False)]
+    annotation = Annotated[bool, typer.Option("--" + name.replace("_", "-"), help=text, show_default=False)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)

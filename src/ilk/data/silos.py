@@ -109,20 +109,11 @@ def from_folder(folder: Path, seed: int = 0) -> Federation:
     underscore belong to nobody: _test.npz (x, y) is the global test set, _auxiliary.npz (x) the server's data.
     """
     files = sorted(folder.glob("*.npz"))
-    read = {path.stem: _read_npz(path) for path in files}
+    read = {path.stem: read_npz(path) for path in files}
     clients = {name: arrays for name, arrays in read.items() if not name.startswith("_")}
     if not clients:
         raise IlkError(f"The folder {folder} has no .npz file; needed is one for each client, with x and y.")
-    order = [("x", "y"), ("x_train", "y_train", "x_test", "y_test")]
-    given = {}
-    for name, arrays in clients.items():
-        names = next((names for names in order if set(names) <= set(arrays)), None)
-        if names is None:
-            raise IlkError(
-                f"{folder / name}.npz holds {', '.join(arrays) or 'nothing'}; needed are x and y, "
-                "or x_train, y_train, x_test and y_test."
-            )
-        given[name] = tuple(arrays[key] for key in names)
+    given = {name: samples_in(folder / f"{name}.npz", arrays) for name, arrays in clients.items()}
     for name, keys in (("_test", ("x", "y")), ("_auxiliary", ("x",))):
         if name in read and not set(keys) <= set(read[name]):
             raise IlkError(
@@ -134,7 +125,25 @@ def from_folder(folder: Path, seed: int = 0) -> Federation:
     return Federation(made.sources, replace(made.partition, data=str(folder)))
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def from_file(path: Path, client: str, seed: int = 0) -> Federation:
+    """Make a federation of one client of its own .npz file; it is that client in a folder with all of them."""
+    made = from_arrays({client: samples_in(path, read_npz(path))}, seed=seed)
+    return Federation(made.sources, replace(made.partition, data=str(path)))
+
+
+def samples_in(path: Path, arrays: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], ...]:
+    """Return a client's inputs and labels, by the names that they must have in its file."""
+    order = [("x", "y"), ("x_train", "y_train", "x_test", "y_test")]
+    names = next((names for names in order if set(names) <= set(arrays)), None)
+    if names is None:
+        raise IlkError(
+            f"{path} holds {', '.join(arrays) or 'nothing'}; needed are x and y, or x_train, y_train, x_test and y_test."
+        )
+    return tuple(arrays[key] for key in names)
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an .npz file; nothing in it is run."""
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):

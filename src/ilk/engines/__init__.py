@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from ilk.engines.engine import Engine, cores, one_thread
 from ilk.engines.inline import Inline
 from ilk.engines.workers import Workers
 from ilk.errors import IlkError, unknown
 
-ENGINES = ("inline", "workers")
+ENGINES = ("inline", "workers", "flower-sim")
 __all__ = ["ENGINES", "Engine", "Inline", "Workers", "cores", "make_engine", "one_thread"]
 
 
@@ -18,7 +20,17 @@ def make_engine(name: str = "auto", workers: int | None = None) -> Engine:
     if name == "auto":
         name = "workers" if workers or cores() > 1 else "inline"
     if name == "inline" and workers:
-        raise IlkError("--workers belongs to the engine 'workers'; leave it away with 'inline'.")
+        raise IlkError("--workers belongs to the engines 'workers' and 'flower-sim'; leave it away with 'inline'.")
     if name not in ENGINES:
         raise unknown("engine", name, [*ENGINES, "auto"])
+    if name == "flower-sim":
+        return _flower_sim(workers)
     return Workers(workers) if name == "workers" else Inline()
+
+
+def _flower_sim(workers: int | None) -> Engine:
+    if find_spec("flwr") is None or find_spec("ray") is None:
+        raise IlkError("The engine 'flower-sim' needs Flower and Ray: pip install 'ilk[flower-sim]'.")
+    from ilk.engines.flower.sim import FlowerSim
+
+    return FlowerSim(workers)

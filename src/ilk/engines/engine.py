@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -13,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from ilk.client import Message, Place, Setting
 from ilk.clusters.threads import cores as cores
 from ilk.data.federation import Federation
+from ilk.params import digest
 from ilk.server import Answer
 from ilk.tasks.task import Task
 
@@ -35,12 +37,20 @@ class Engine(Protocol):
         """Make ready for a run: clients that remember nothing yet."""
         ...
 
+    def reach(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return those of these clients that can be asked now."""
+        ...
+
     def ask(self, task: Task, messages: Mapping[int, Message], round: int) -> Iterator[Answer]:
         """Put the task to these clients and yield the answers as they come."""
         ...
 
     def accept(self, answers: Sequence[Answer]) -> None:
         """Let the clients keep what they wanted to remember."""
+        ...
+
+    def digests(self) -> list[str]:
+        """Return the digest of what each client remembers, wherever that is; "" for nothing."""
         ...
 
     def close(self) -> None:
@@ -55,10 +65,26 @@ class Remembering:
     memories: list[Memory]
     place: Place | None = None
 
+    def reach(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the clients that can be asked now: all of them."""
+        return clients
+
+    def digests(self) -> list[str]:
+        """Return the digest of what each client remembers."""
+        return [memory_digest(memory) for memory in self.memories]
+
     def accept(self, answers: Sequence[Answer]) -> None:
         """Let the clients keep what they wanted to remember."""
         for answer in answers:
             self.memories[answer.client] = {**self.memories[answer.client], **answer.kept}
+
+
+def memory_digest(memory: Message) -> str:
+    """Return the SHA-256 of what a client remembers; "" for nothing."""
+    names = sorted(memory)
+    return (
+        digest([np.frombuffer("/".join(names).encode(), np.uint8), *(memory[name] for name in names)]) if names else ""
+    )
 
 
 @contextmanager

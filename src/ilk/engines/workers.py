@@ -81,7 +81,7 @@ class Workers(Remembering):
         self._packs += 1
         folder = Path(self._folder.name) / str(self._packs)
         folder.mkdir()
-        packed = _pack(setting, folder)
+        packed = pack_setting(setting, folder)
         for worker in self._workers:
             worker.say(("open", packed))
         for worker in self._workers:
@@ -208,7 +208,8 @@ class _SettingPickler(pickle.Pickler):
         return np.load, (path, "r")
 
 
-def _pack(setting: Setting, folder: Path) -> bytes:
+def pack_setting(setting: Setting, folder: Path) -> bytes:
+    """Return a setting as bytes for a process on this machine, its large arrays as files in this folder."""
     file = BytesIO()
     _SettingPickler(file, folder).dump(setting)
     return file.getvalue()

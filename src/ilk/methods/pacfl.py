@@ -105,14 +105,19 @@ class PACFL(Method[PACFLState]):
 
     def round(self, server: Server, state: PACFLState, cohort: Cohort) -> PACFLState:
         """Let the cohort train the models of their clusters, and average within each cluster."""
-        newcomers = cohort[state.cluster[cohort] < 0]
-        if len(newcomers):
-            with suppress(NobodyAnswered):
-                state = self._enter(server, state, server.ask(self._sign(server), newcomers, {}))
-            cohort = cohort[state.cluster[cohort] >= 0]  # who was silent just now is not asked again in this round
+        state = self.welcome(server, state, cohort)
+        cohort = cohort[state.cluster[cohort] >= 0]  # who was silent just now is not asked again in this round
         trained = server.ask(self.training, cohort, self.message(state))
         cluster = state.cluster[trained.clients]
         return replace(state, models=average_clusters(state.models, trained.models, cluster, trained.sizes))
+
+    def welcome(self, server: Server, state: PACFLState, newcomers: Cohort) -> PACFLState:
+        """Let those sign who have not, and place them."""
+        unsigned = newcomers[state.cluster[newcomers] < 0]
+        if len(unsigned):
+            with suppress(NobodyAnswered):
+                state = self._enter(server, state, server.ask(self._sign(server), unsigned, {}))
+        return state
 
     def _sign(self, server: Server) -> Sign:
         vectors = self.vectors or split_half.vectors(server.sizes)

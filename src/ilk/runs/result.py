@@ -30,6 +30,7 @@ class Run:
     folder: Path | None = None
     state: State | None = None
     memories: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+    memory_digests: list[str] = field(default_factory=list)  # in a deployment memories stay with the clients
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
@@ -81,17 +82,13 @@ class Run:
 
     @cached_property
     def model_digest(self) -> str:
-        """SHA-256 over the models that the server holds, then over what each client remembers.
+        """SHA-256 over the models that the server holds, then over the digests of what each client remembers.
 
         The rest of a state is left out: two methods that end in the same models have the same digest.
         """
         if self.state is None:
             return str(read_json((self.folder or Path()) / RESULT)["model_digest"])
-        arrays = [self.state.models]
-        for client, memory in enumerate(self.memories):
-            for kind in sorted(memory):
-                arrays += [np.frombuffer(f"{client}/{kind}".encode(), np.uint8), memory[kind]]
-        return digest(arrays)
+        return digest([self.state.models, *(np.frombuffer(name.encode(), np.uint8) for name in self.memory_digests)])
 
     def result(self) -> dict[str, Any]:
         """Return the final numbers as plain values: what ``--json`` prints."""

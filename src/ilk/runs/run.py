@@ -194,6 +194,7 @@ class _Running:
         except KeyboardInterrupt:
             raise Interrupted(self._how_to_go_on(done)) from None
         self.run.state, self.run.memories = state, self.engine.memories
+        self.run.memory_digests = self.engine.digests()
         if self.folder:
             self.folder.finish(self.run.result())
         return self.run
