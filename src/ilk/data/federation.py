@@ -101,6 +101,14 @@ class Federation:
         ]
         return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
 
+    def label_counts(self) -> NDArray[np.int64]:
+        """Return how many training samples of each label each client has: a row a client."""
+        counts = np.zeros((len(self.ids), self.classes), dtype=np.int64)
+        for row, share in zip(counts, self.partition.shares, strict=True):
+            labels = self._labels(self.sources[share.source].y_train[share.train], share)
+            row += np.bincount(labels, minlength=self.classes)
+        return counts
+
     def require_test(self) -> None:
         """Refuse a federation that has no test set of its own."""
         if not all(len(source.y_test) for source in self.sources.values()):
@@ -142,10 +150,12 @@ class Federation:
         x = self._prepared(images[positions], source, normalised)
         if share.turns:
             x = np.rot90(x, share.turns, axes=(2, 3))
-        y = np.asarray(labels[positions], dtype=np.int64)
-        if share.labels is not None:
-            y = np.asarray(share.labels, dtype=np.int64)[y]
-        return np.ascontiguousarray(x), y
+        return np.ascontiguousarray(x), self._labels(labels[positions], share)
+
+    def _labels(self, labels: NDArray[Any], share: Share) -> NDArray[np.int64]:
+        """Return a source's labels as this client calls them."""
+        y = np.asarray(labels, dtype=np.int64)
+        return y if share.labels is None else np.asarray(share.labels, dtype=np.int64)[y]
 
     def _prepared(self, images: NDArray[Any], source: Dataset, normalised: bool = True) -> NDArray[np.float32]:
         """Return a source's inputs as its networks see them."""

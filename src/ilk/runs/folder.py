@@ -4,6 +4,7 @@
 
     run.json               configuration, versions, machine; written once
     partition.json         who owns which samples
+    labels.json            how many training samples of each label each client has: for the report, which has no data
     history.jsonl          one line a round, appended
     ledger.jsonl           one line for what crossed, appended
     checkpoint.safetensors state and client memories after the last whole round, and how long the two files were then
@@ -38,6 +39,7 @@ from ilk.params import digest
 
 Memory = dict[str, NDArray[Any]]
 RUN, PARTITION, HISTORY, LEDGER = "run.json", "partition.json", "history.jsonl", "ledger.jsonl"
+LABELS = "labels.json"
 CHECKPOINT, RESULT, EXPERIMENT = "checkpoint.safetensors", "result.json", "experiment.json"
 LEFTOVERS = {f".{RUN}.new", f".{EXPERIMENT}.new"}  # of a start that was killed: nothing is lost with them
 

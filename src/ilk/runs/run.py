@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import sys
@@ -25,7 +26,7 @@ from ilk.errors import IlkError, IlkWarning, Interrupted
 from ilk.evaluate import Evaluation, evaluate
 from ilk.method import Cohort, Method, State
 from ilk.randomness import stream
-from ilk.runs.folder import PARTITION, RUN, RunFolder, check_state, read_json, same
+from ilk.runs.folder import LABELS, PARTITION, RUN, RunFolder, check_state, read_json, replace, same, writing
 from ilk.runs.history import Row
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
@@ -123,6 +124,9 @@ def _folder(
     try:
         if not (out / PARTITION).exists():
             federation.partition.save(out / PARTITION)
+        if not (out / LABELS).exists():
+            with writing(out):
+                replace(out / LABELS, json.dumps({"train": federation.label_counts().tolist()}).encode())
     except BaseException:
         folder.close()
         raise
@@ -163,7 +167,7 @@ class _Running:
     ) -> None:
         self.method, self.federation, self.plan, self.engine, self.folder = method, federation, plan, engine, folder
         self.on_round = on_round or (lambda row: None)
-        self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row
+        self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row, and named there
         setting = Setting(federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held")
         self.server = Server(setting, engine)
         record = read_json(folder.path / RUN) if folder else _record(config, federation, engine.name)
@@ -229,6 +233,8 @@ class _Running:
             "round_seconds": trained - began,
             "seconds": time.perf_counter() - began + self.start_seconds,
         }
+        if self.start_seconds:
+            row["start_seconds"] = self.start_seconds
         self.start_seconds = 0.0
         if self.folder:
             self.folder.commit(row, self.server.ledger.entries[before:], state, self.engine.memories, round)
