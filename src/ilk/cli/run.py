@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
-
 from ilk.cli.arguments import Asked
 from ilk.errors import IlkError
 
@@ -22,6 +21,7 @@ def play(asked: Asked, several: bool) -> None:
     with redirect_stdout(sys.stderr):  # a model of the user's own may print; stdout is for the result
         from ilk.checked import make
         from ilk.cli.progress import watching
+        from ilk.cli.report import after
         from ilk.cli.tables import show
         from ilk.engines import make_engine
         from ilk.runs import play as p
@@ -44,4 +44,5 @@ def play(asked: Asked, several: bool) -> None:
                 runs = p.play(experiment, folder, engine, resume=asked.playing.resume is not None, watch=watch)
         finally:
             engine.close()
-    show(runs, asked.playing.json, several or len(runs) > 1)
+    report = after(folder) if several else None
+    show(runs, asked.playing.json, several or len(runs) > 1, report)

@@ -21,6 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -60,11 +61,14 @@ class RunFolder:
         self.path = path
         with writing(path):
             self._lock = (path / RUN).open("rb")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._lock.close()
-                raise IlkError(f"{path}: another process is working on this run. Wait for it, or stop it.") from None
+            for patience in (0.05, 0.1, 0.2, 0.0):  # who only looks whether it is held holds it for a moment
+                try:
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(patience)
+            self._lock.close()
+            raise IlkError(f"{path}: another process is working on this run. Wait for it, or stop it.")
 
     @classmethod
     def create(cls, path: Path, record: Mapping[str, Any]) -> RunFolder:
@@ -122,6 +126,18 @@ class RunFolder:
     def close(self) -> None:
         """Let other processes at it."""
         self._lock.close()
+
+
+def worked_on(path: Path) -> bool:
+    """Say whether a process is working on the run in this folder now."""
+    try:
+        with (path / RUN).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def refuse_taken(path: Path) -> None:
