@@ -5,8 +5,14 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from ilk.cli.arguments import Asked
 from ilk.errors import IlkError
+
+if TYPE_CHECKING:
+    from ilk.cli.progress import Listener
+    from ilk.method import Method
 
 
 def run(asked: Asked) -> None:
@@ -26,6 +32,7 @@ def play(asked: Asked, several: bool) -> None:
         from ilk.engines import make_engine
         from ilk.runs import play as p
         from ilk.runs.experiment import Experiment
+        from ilk.trackers import tracking
 
         values = {**asked.values, "methods": asked.methods} if asked.methods else asked.values
         out = asked.playing.out
@@ -37,11 +44,20 @@ def play(asked: Asked, several: bool) -> None:
         else:
             experiment = make(Experiment, values)
             folder = Path(out) if out else p.free_folder(experiment, Path("runs"))
-        p.methods_of(experiment)
+        folders = {(method.name, seed): below for seed, method, below in p.folders(experiment, folder)}
+        trackers = [name.strip() for name in (asked.playing.track or "").split(",") if name.strip()]
         engine = make_engine(asked.playing.engine, asked.playing.workers)
         try:
-            with watching(experiment.rounds, len(experiment.all_seeds) > 1) as watch:
-                runs = p.play(experiment, folder, engine, resume=asked.playing.resume is not None, watch=watch)
+            with (
+                tracking(trackers) as track,
+                watching(experiment.rounds, len(experiment.all_seeds) > 1) as watch,
+            ):
+
+                def listeners(method: Method[Any], seed: int) -> Listener:
+                    shown, told = watch(method, seed), track(folders[method.name, seed])
+                    return lambda row: (shown(row), told(row))[0]
+
+                runs = p.play(experiment, folder, engine, resume=asked.playing.resume is not None, watch=listeners)
         finally:
             engine.close()
     report = after(folder) if several else None
