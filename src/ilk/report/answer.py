@@ -39,15 +39,18 @@ def _reached(lead: Summary, found: Sequence[Summary]) -> str:
 
 
 def _name(one: Summary) -> str:
-    return "training alone reaches" if one.method == ALONE else one.series
+    return "training alone" if one.method == ALONE else one.series
 
 
 def _groups(one: Summary) -> str:
+    low, high = min(one.found), max(one.found)
+    if low < high:
+        return f"{low} to {high} clusters, depending on the seed,"
     if one.clusters == 1:
         return "one cluster of all clients"
     if one.clusters == one.clients:
         return "no two clients that belong together (every client is a cluster of its own)"
-    exact = ", exactly the planted groups," if one.ari is not None and one.ari > 1 - 1e-12 else ""
+    exact = ", exactly the planted groups," if one.exact else ""
     return f"{one.clusters} clusters{exact}"
 
 

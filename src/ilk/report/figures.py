@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import vl_convert
 
@@ -33,15 +33,14 @@ def write_figures(paths: Iterable[Path], out: Path, form: Format, wide: bool) ->
         out.mkdir(parents=True, exist_ok=True)
         for figure in figures:
             path = _free(out / f"{_file_name(figure.key)}.{form}", files)
-            replace(path, rendered(figure.draw(look), form))
+            replace(path, rendered(figure.specification(look), form))
             files.append(path)
     return files, missing
 
 
-def rendered(chart: object, form: Format) -> bytes:
-    """Return a chart in this format."""
-    spec = chart.to_dict()  # type: ignore[attr-defined]  # of every Altair chart
-    spec["background"] = "white"
+def rendered(chart: Mapping[str, Any], form: Format) -> bytes:
+    """Return a Vega-Lite chart in this format."""
+    spec = {**chart, "background": "white"}
     if form == "pdf":
         return vl_convert.vegalite_to_pdf(spec)
     if form == "svg":

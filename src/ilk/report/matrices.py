@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ilk.report.charts.look import shown_clusters
-from ilk.report.numbers import Table
+from ilk.report.numbers import Table, choice
 from ilk.report.proximity import Proximity, in_the_plane
 from ilk.report.reading import Reading
 
-BLOCKS = 60  # rows and columns of a heat map
+BLOCKS = 50  # rows and columns of a heat map
 BRANCHES = 200  # merges that are drawn, the highest
-MAPPED = 1000  # dots of a map
+MAPPED = 600  # dots of a map
 LABELLED = 100  # clients with a row of their own in the chart of labels
 LABELS = 60  # labels with a column of their own
 
@@ -46,7 +46,7 @@ def matrix_tables(near: Proximity, ids: list[str]) -> Drawn:
     branches, left_out = _branches(near, len(blocks) / count)
     notes = []
     if near.measured > count:
-        notes.append(f"Of {near.measured:,} clients an even choice of {count:,} is drawn.")
+        notes.append(f"Of {near.measured:,} clients a random choice of {count:,} is drawn.")
     if count > BLOCKS:
         notes.append(
             f"Each cell is a mean over about {count // BLOCKS} clients a side that are neighbours in the tree."
@@ -77,18 +77,17 @@ def _branches(near: Proximity, scale: float) -> tuple[Table, int]:
 
 
 def plane_table(near: Proximity, ids: list[str]) -> tuple[Table, str]:
-    """Return a dot for each client, and how much of the distances the map holds."""
-    points, held = in_the_plane(near.distance)
+    """Return a dot for each client, and how well the map says it."""
+    points, agreement = in_the_plane(near.distance)
     shown = shown_clusters([int(cluster) + 1 for cluster in near.cluster])
     rows: Table = [
         {"client": ids[k], "x": float(x), "y": float(y), "cluster": int(cluster) + 1, "shown": name}
         for k, (x, y), cluster, name in zip(near.clients, points, near.cluster, shown, strict=True)
     ]
-    note = f"Classical scaling; two axes hold {100 * held:.0f} % of what the distances say."
+    note = f"Near is alike; the axes mean nothing. The map's distances correlate with the measured ones by {agreement:.2f}."
     if len(rows) > MAPPED:
-        step = -(-len(rows) // MAPPED)
-        note += f" Of {len(rows):,} clients an even choice of {len(rows[::step]):,} is drawn."
-        rows = rows[::step]
+        note += f" Of {len(rows):,} clients a random choice of {MAPPED:,} is drawn."
+        rows = [rows[k] for k in choice(len(rows), MAPPED)]
     return rows, note
 
 

@@ -21,6 +21,13 @@ KINDS = {  # what the arrays in messages are, in the reader's words; everything 
 TARGETS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.97, 0.99)
 
 
+def choice(count: int, most: int) -> list[int]:
+    """Return which of so many are drawn: all, or a random choice, always the same. Every k-th would miss whole groups."""
+    if count <= most:
+        return list(range(count))
+    return sorted(np.random.default_rng(0).choice(count, most, replace=False).tolist())
+
+
 def by_series(readings: Iterable[Reading]) -> dict[str, list[Reading]]:
     """Return the runs of each series, in the order of seeds."""
     series: dict[str, list[Reading]] = defaultdict(list)
@@ -69,6 +76,17 @@ class Summary:
     seconds: float
     gains: Table  # of the first seed; empty where nobody trained alone
     counted: Sequence[tuple[int, int, int]]  # of each seed: clients better, the same, worse
+
+    @property
+    def found(self) -> list[int]:
+        """How many clusters each seed ended with."""
+        return [len(np.unique(run.cluster)) for run in self.runs]
+
+    @property
+    def exact(self) -> bool:
+        """Whether every seed found exactly the groups that were planted."""
+        ari = [run.last.get("ari") for run in self.runs if run.last]
+        return all(value is not None and value > 1 - 1e-12 for value in ari)
 
     @property
     def better(self) -> Table:

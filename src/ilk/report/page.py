@@ -13,6 +13,7 @@ from typing import Any
 
 import vl_convert
 
+from ilk.engines import one_thread
 from ilk.errors import IlkError
 from ilk.report import again, numbers
 from ilk.report.answer import answer, protocol_in_plain_words
@@ -30,8 +31,9 @@ LISTED = 2000  # clients in it
 
 def write_report(paths: Iterable[Path], out: Path) -> Path:
     """Write the page of these runs, or of whole experiments, to a file; return its path."""
-    readings, missing = read_all(paths)
-    content = page(readings, missing)
+    with one_thread():  # many threads are not faster here, and much slower beside a run
+        readings, missing = read_all(paths)
+        content = page(readings, missing)
     with writing(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.is_dir():
@@ -112,7 +114,7 @@ def _grid(parts: Sequence[Part], specs: list[str]) -> str:
 def _figure(figure: Figure, specs: list[str]) -> str:
     """Return a figure's place on the page, and put its specification with the others."""
     key = f"spec-{len(specs)}"
-    spec = figure.draw(SCREEN).to_dict()
+    spec = figure.specification(SCREEN)
     specs.append(f'<script type="application/json" id="{key}">{script_json(spec)}</script>\n')
     words = f"<figcaption>{text(figure.caption)}</figcaption>"
     place = f'<div class="chart" role="img" aria-label="{text(figure.title)}"></div>'
@@ -138,9 +140,10 @@ def _methods_table(found: Sequence[Summary]) -> str:
         ]
         for one in found
     ]
-    return sortable(
-        "Each method in numbers; the buttons sort. Better, worse: clients, against training alone.", columns, rows
-    )
+    caption = "Each method in numbers; the buttons sort. Better, worse: clients, against training alone."
+    if any(len(one.runs) > 1 for one in found):
+        caption += " Clusters, better and worse are of the first seed, all else is a mean over seeds."
+    return sortable(caption, columns, rows)
 
 
 def _clients_table(found: Sequence[Summary]) -> str:

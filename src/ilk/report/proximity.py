@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster import hierarchy
+from scipy.linalg import eigh
+from scipy.spatial.distance import pdist, squareform
 
 from ilk.clusters import linkage
 from ilk.report.kept import Matrix, distance_of
+from ilk.report.numbers import choice
 from ilk.report.reading import Reading
 
 MOST = 2000  # clients in one matrix: its tree and its map take a second
@@ -22,7 +25,7 @@ class Proximity:
     what: str
     unit: str  # the same in a word or two
     clients: NDArray[np.int64]
-    measured: int  # so many clients have distances; of very many, `clients` are an even choice
+    measured: int  # so many clients have distances; of very many, `clients` are a random choice
     distance: Matrix
     merges: Matrix
     linkage: str
@@ -43,8 +46,9 @@ class Proximity:
 
     @property
     def consistent(self) -> bool:
-        """Whether one height separates the merges made from those refused."""
-        return self.highest_made <= self.lowest_refused
+        """Whether one cut of the tree gives these clusters."""
+        height = np.inf if self.cut is None else self.cut
+        return bool((linkage.cut_at(self.merges, height) == linkage.by_first_member(self.cluster)).all())
 
 
 def proximity_of(reading: Reading) -> Proximity | None:
@@ -59,8 +63,7 @@ def proximity_of(reading: Reading) -> Proximity | None:
     if len(came) < 2:
         return None
     measured = len(came)
-    if measured > MOST:
-        came = came[np.linspace(0, measured - 1, MOST).astype(int)]
+    came = came[choice(measured, MOST)]
     distance, options = np.nan_to_num(whole[np.ix_(came, came)]), reading.config["options"]
     how, given = str(options.get("linkage", "upgma")), options.get("threshold")
     merges = linkage.tree(distance, how if how in linkage.SCIPY else "upgma")
@@ -93,15 +96,18 @@ def merged_within(merges: Matrix, cluster: NDArray[np.int64]) -> NDArray[np.bool
 
 
 def in_the_plane(distance: Matrix) -> tuple[Matrix, float]:
-    """Return a point for each client (classical scaling), and which share of the distances' variance two axes hold."""
+    """Return a point for each client (classical scaling), and how the map's distances correlate with the given ones."""
     squares = distance**2
     centred = -0.5 * (squares - squares.mean(0) - squares.mean(1)[:, None] + squares.mean())
-    values, vectors = np.linalg.eigh(centred)
-    largest = np.maximum(values[::-1][:2], 0.0)
-    points = np.zeros((len(distance), 2))
-    points[:, : len(largest)] = vectors[:, ::-1][:, :2] * np.sqrt(largest)
-    whole = np.abs(values).sum()
-    return points, float(largest.sum() / whole) if whole > 0 else 1.0
+    points, count = np.zeros((len(distance), 2)), len(distance)
+    values, vectors = eigh(centred, subset_by_index=[count - 2, count - 1])  # all of them would take many times as long
+    for axis, k in enumerate(np.argsort(-values)[:2]):
+        side = np.sign(vectors[np.argmax(np.abs(vectors[:, k])), k])  # a mirrored map is as right: always take one
+        points[:, axis] = vectors[:, k] * side * np.sqrt(max(values[k], 0.0))
+    drawn, given = pdist(points), squareform(distance, checks=False)
+    spread = drawn.std() * given.std()
+    agreement = float(np.mean((drawn - drawn.mean()) * (given - given.mean())) / spread) if spread > 1e-12 else 1.0
+    return points, agreement
 
 
 def clusters_at(merges: Matrix) -> list[tuple[float, int]]:

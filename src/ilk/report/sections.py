@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from altair.utils.schemapi import debug_mode
 
 from ilk.report import flows, matrices, numbers
 from ilk.report.charts import cost, gains, learning, proximity
@@ -27,6 +28,12 @@ class Figure:
     title: str
     caption: str
     draw: Callable[[Look], Chart]
+
+    def specification(self, look: Look) -> dict[str, Any]:
+        """Return the chart as Vega-Lite. Altair's checks are for those who write charts: the tests have them on."""
+        with debug_mode(False):
+            made: dict[str, Any] = self.draw(look).to_dict(validate=False)
+        return made
 
 
 Part = Figure | str  # a figure, or a sentence where there is nothing to draw
@@ -73,7 +80,7 @@ def _gain(one: Summary) -> Part:
         return f"{one.series}: no run in which the same clients train alone was given, so who gains cannot be drawn."
     words = "A dot is a client; above the dashed diagonal it does better than alone. Those that lose most are named."
     if len(one.gains) > gains.MOST:
-        words += f" Of {len(one.gains):,} clients an even choice of {len(gains.thinned(one.gains)):,} is drawn."
+        words += f" Of {len(one.gains):,} clients a random choice of {len(gains.thinned(one.gains)):,} is drawn."
     return Figure(
         f"gains-{one.series}",
         f"{one.series}: accuracy alone and together",

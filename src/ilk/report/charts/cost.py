@@ -9,7 +9,12 @@ import altair as alt
 from ilk.report.charts.look import Chart, Look, data, dressed
 from ilk.report.numbers import Table
 
-SHADES = ("#0b4f7a", "#e69f00", "#7fc4ee", "#8c8c8c")  # from dark to light, so that grey paper tells them apart, too
+SHADES = (
+    "#0b4f7a",
+    "#e6a23c",
+    "#a8d8f5",
+    "#8c8c8c",
+)  # of different lightness, so that grey paper tells them apart, too
 KINDS = ("models", "signatures", "histograms", "control")
 PHASES = ("beginning", "rounds", "measuring")
 

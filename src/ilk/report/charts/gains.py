@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from ilk.report.charts.look import LINE, Chart, Look, data, of_clusters, shown_clusters, squared
-from ilk.report.numbers import Table
+from ilk.report.numbers import Table, choice
 
 MOST = 1500  # dots; of more clients an even choice is drawn
 LOSERS = 5
@@ -37,12 +37,11 @@ def who_gains(rows: Table, look: Look) -> Chart:
 
 
 def thinned(rows: Table) -> Table:
-    """Return an even choice of the rows, where there are too many to draw; those who lose most are always in it."""
+    """Return a random choice of the rows, where there are too many to draw; those who lose most are always in it."""
     if len(rows) <= MOST:
         return rows
     worst = sorted(range(len(rows)), key=lambda k: float(rows[k]["gain"]))[:LOSERS]
-    even = range(0, len(rows), -(-len(rows) // MOST))
-    return [rows[k] for k in sorted({*worst, *even})]
+    return [rows[k] for k in sorted({*worst, *choice(len(rows), MOST)})]
 
 
 def _named(losers: Table) -> Table:

@@ -52,13 +52,24 @@ def dressed(chart: Chart, look: Look, height: int | None = None) -> Chart:
         "labelLimit": 180,
         "symbolLimit": 40,
     }
-    return (
-        chart.configure(font="system-ui, 'Liberation Sans', Arial, sans-serif", background="transparent", padding=2)
-        .configure_view(stroke=None)
-        .configure_axis(**common, grid=True, gridOpacity=0.25, domainColor=LINE, tickColor=LINE, labelLimit=NAME_PIXELS)
-        .configure_legend(**legend, symbolSize=90 * look.scale, symbolOpacity=1)
-        .configure_line(strokeWidth=2.2 * look.scale)
-        .configure_text(fontSize=look.font)
+    axis = {
+        **common,
+        "grid": True,
+        "gridOpacity": 0.25,
+        "domainColor": LINE,
+        "tickColor": LINE,
+        "labelLimit": NAME_PIXELS,
+    }
+    return chart.configure(  # in one call: each copies the chart with its data
+        font="system-ui, 'Liberation Sans', Arial, sans-serif",
+        background="transparent",
+        padding=2,
+        aria=False,  # a chart has one description, not one for each dot
+        view={"stroke": None},
+        axis=axis,
+        legend={**legend, "symbolSize": 90 * look.scale, "symbolOpacity": 1},
+        line={"strokeWidth": 2.2 * look.scale},
+        text={"fontSize": look.font},
     )
 
 

@@ -67,10 +67,13 @@ def labels(rows: Table, look: Look) -> Chart:
     """Draw rows of name, label and share: what each client (or cluster) has, in the order of the rows."""
     order = list(dict.fromkeys(row["name"] for row in rows))
     heat = alt.Chart(data(rows)).mark_rect()
+    few = alt.Legend(tickCount=3, format="%")
     heat = heat.encode(
         x=alt.X("label:O", title="label", axis=alt.Axis(labelAngle=0, labelOverlap=True, grid=False)),
         y=alt.Y("name:O", sort=order, title=None, axis=alt.Axis(labelOverlap=True, ticks=False, grid=False)),
-        color=alt.Color("share:Q", scale=alt.Scale(scheme=SCHEME, reverse=True, zero=True), title="share of samples"),
+        color=alt.Color(
+            "share:Q", scale=alt.Scale(scheme=SCHEME, reverse=True, zero=True), title="share of samples", legend=few
+        ),
         tooltip=[alt.Tooltip("name:N"), alt.Tooltip("label:N"), alt.Tooltip("share:Q", format=".1%")],
     )
     return dressed(heat, look, min(max(12 * len(order), 120), 620) + 90)
