@@ -12,7 +12,12 @@ import typer
 
 from ilk.errors import IlkError
 
-PERCENT, NARROW_LAST = ("accuracy", "worst"), ("seconds", "mb", "ari", "worst", "clients", "data", "clusters", "state")
+PERCENT = ("accuracy", "worst")
+# Which columns a narrow terminal has, the most telling first. Names of folders are what one goes on with: they stay whole.
+TELLING = (
+    *("run", "method", "accuracy", "state", "played", "rounds", "split", "seed", "clusters", "data", "mb", "worst"),
+    *("ari", "clients", "seconds"),
+)
 
 
 def runs(
@@ -59,12 +64,9 @@ def _show(rows: list[dict[str, Any]], all_: int, folder: Path) -> None:
         )
         return
     cells = [{name: _cell(name, row.get(name)) for name in SHOWN} for row in rows]
-    columns = list(SHOWN)
-    room = out.width - max(len(row["run"]) for row in cells)  # names of folders are what one goes on with
-    for name in NARROW_LAST:
-        if sum(max(len(name), *(len(row[name]) for row in cells)) + 2 for name in columns if name != "run") + 4 <= room:
-            break
-        columns.remove(name)
+    widths = {name: max(len(name), *(len(row[name]) for row in cells)) + 3 for name in SHOWN}
+    fitting = [name for k, name in enumerate(TELLING) if sum(widths[n] for n in TELLING[: k + 1]) + 2 <= out.width]
+    columns = [name for name in SHOWN if name in (fitting or TELLING[:2])]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for name in columns:
         words = name in ("method", "data", "split", "state", "run")
