@@ -16,7 +16,7 @@ test: $(VENV)/installed-dev browser
 browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
 	echo "There is no Chromium here, and it cannot be installed without root: the browser tests are skipped."
 
 check: $(VENV)/installed-dev

@@ -133,3 +133,18 @@ def test_markup():
     assert "&lt;a&gt;" in table
     assert table.count('data-value=""') == 2
     assert '<td class="loss" data-value="-1.25">-1.2</td>' in table
+
+
+def test_what_is_no_number_is_left_out(plant, in_blocks, tmp_path):
+    folder = plant(
+        tmp_path / "r",
+        accuracy=[0.5, float("nan"), 0.7],
+        cluster=[0, 0, 1],
+        distance=in_blocks([0, 0, 1]),
+        reported=lambda round: {"temperature": float("nan") if round == 2 else 0.5},
+    )
+    nobody = '"accuracy": NaN, "accuracy_worst": NaN, "clusters": 2, "accuracy_by_client": [NaN, NaN, NaN]'
+    rest = '"cluster_by_client": [0, 0, 1], "bytes_up": 9, "bytes_down": 9, "seconds": 1'
+    with (folder / "history.jsonl").open("a") as file:
+        file.write(f'{{"round": 4, {nobody}, {rest}}}\n')
+    assert "reaches 60.0 % on average" in page(*read_all([folder]))  # its JSON would refuse NaN

@@ -9,6 +9,7 @@ import pytest
 from ilk.errors import IlkError
 from ilk.report.page import page, write_report
 from ilk.report.reading import read, read_all
+from ilk.runs.folder import RunFolder
 
 
 def test_a_whole_run(plant, tmp_path):
@@ -27,6 +28,14 @@ def test_unfinished(plant, tmp_path):
     run = read(folder)
     assert len(run.history) == 2
     assert run.missing == (f"unfinished: 2 of 5 rounds; go on with: ilk run --resume {folder}",)
+
+
+def test_a_run_that_is_going_on(plant, tmp_path):
+    folder = plant(tmp_path / "r")
+    (folder / "result.json").unlink()
+    working = RunFolder(folder)
+    assert read(folder).missing == ("unfinished: 3 of 3 rounds; still running",)
+    working.close()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ilk.errors import IlkError
 from ilk.ledger import Entry, Ledger
 from ilk.report.kept import Kept, kept_of
 from ilk.report.names import clean, distinct
-from ilk.runs.folder import EXPERIMENT, HISTORY, LABELS, LEDGER, RESULT, RUN, read_json
+from ilk.runs.folder import EXPERIMENT, HISTORY, LABELS, LEDGER, RESULT, RUN, read_json, worked_on
 
 Row = Mapping[str, Any]
 SEEDED = ("seed", "split_seed", "federation")  # what differs between two runs of one series
@@ -65,8 +65,8 @@ class Reading:
 
     @property
     def evaluated(self) -> list[Row]:
-        """The rounds after which all clients were measured."""
-        return [row for row in self.history if "accuracy_by_client" in row]
+        """The rounds after which clients were measured, and at least one of them could be."""
+        return [row for row in self.history if "accuracy_by_client" in row and np.isfinite(row["accuracy"])]
 
     @property
     def last(self) -> Row | None:
@@ -131,7 +131,8 @@ def read(folder: Path) -> Reading:
     finished = (folder / RESULT).exists()
     played = int(history[-1]["round"]) if history else 0
     if not finished:
-        missing.insert(0, f"unfinished: {played} of {rounds} rounds; go on with: ilk run --resume {folder}")
+        how = "still running" if worked_on(folder) else f"go on with: ilk run --resume {folder}"
+        missing.insert(0, f"unfinished: {played} of {rounds} rounds; {how}")
     return Reading(record, history, Ledger(entries), kept, labels, folder, finished, tuple(missing))
 
 

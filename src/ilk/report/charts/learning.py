@@ -53,7 +53,9 @@ def _lines(rows: Table, along: str, title: str, look: Look) -> Chart:
 def watched(rows: Table, marked: Sequence[int], title: str, levels: Table, look: Look) -> Chart:
     """Draw rows of round, series and value; rules at the rounds of clustering, level lines at the method's bounds."""
     names = list(dict.fromkeys(row["series"] for row in rows))
-    x = alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, format="d"))
+    rounds = sorted({row["round"] for row in rows})
+    ticks = rounds[:: -(-len(rounds) // 10)]  # whole rounds: with two of them the chart's own ticks are halves
+    x = alt.X("round:Q", title="round", axis=alt.Axis(values=ticks, format="d"))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
     tips = ["series:N", "round:Q", alt.Tooltip("value:Q", format=".4g")]
     drawn = alt.Chart(data(rows)).mark_line(point=True).encode(x=x, y=y, tooltip=tips, **of_series(names))

@@ -5,7 +5,8 @@ Colour never stands alone: lines also have dashes, dots shapes, clusters numbers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -113,9 +114,13 @@ def shown_clusters(clusters: Sequence[int], most: int = len(COLOURS)) -> list[st
     return [str(cluster) if cluster in largest else OTHERS for cluster in clusters]
 
 
-def data(rows: Iterable[Any]) -> alt.InlineData:
-    """Return rows as the chart's own data."""
-    return alt.InlineData(values=list(rows))
+def data(rows: Iterable[Mapping[str, Any]]) -> alt.InlineData:
+    """Return rows as the chart's own data; what is no number is missing, for JSON has no word for it."""
+    return alt.InlineData(values=[{name: _number(value) for name, value in row.items()} for row in rows])
+
+
+def _number(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cycled(values: Sequence[Any], count: int) -> list[Any]:
