@@ -11,10 +11,11 @@ import pytest
 from ilk.errors import IlkError
 from ilk.report.charts.cost import SHADES
 from ilk.report.charts.look import COLOURS, COLUMN, DASHES, SCREEN, SHAPES, WIDE
+from ilk.report.figure import Figure
 from ilk.report.figures import rendered, write_figures
 from ilk.report.numbers import summaries
 from ilk.report.reading import read_all
-from ilk.report.sections import Figure, sections
+from ilk.report.sections import sections
 
 
 @pytest.fixture(scope="module")

@@ -9,24 +9,21 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import vl_convert
 
 from ilk.engines import one_thread
 from ilk.errors import IlkError
-from ilk.report import again, numbers
+from ilk.report import again, numbers, tables
 from ilk.report.answer import answer, protocol_in_plain_words
 from ilk.report.charts.look import SCREEN
+from ilk.report.figure import Figure, Part
 from ilk.report.markup import fill, listed, paragraphs, script_json, sortable, text
 from ilk.report.names import clean
 from ilk.report.numbers import Summary
 from ilk.report.reading import Reading, read_all
-from ilk.report.sections import Figure, Part, sections
+from ilk.report.sections import sections
 from ilk.runs.folder import replace, writing
-
-COMPARED = 4  # methods in the table of clients
-LISTED = 2000  # clients in it
 
 
 def write_report(paths: Iterable[Path], out: Path) -> Path:
@@ -74,13 +71,13 @@ def _content(
     warnings = [*_not_comparable(readings), *missing]
     if warnings:
         first += f'<div class="missing"><h3>What is missing here</h3>{listed(map(clean, warnings))}</div>'
-    content = [("answer", "The answer", first + _methods_table(found))]
+    content = [("answer", "The answer", first + tables.of_methods(found))]
     if found:
         content += [
-            ("gains", "Who gains", _grid(parts.gains, specs) + _clients_table(found)),
+            ("gains", "Who gains", _grid(parts.gains, specs) + tables.of_clients(found)),
             ("together", "Who is with whom", _grid(parts.together, specs)),
-            ("learned", "How it learned", _grid(parts.learned, specs) + _targets_table(readings)),
-            ("cost", "What it cost", _grid(parts.costs, specs) + _traffic_table(readings)),
+            ("learned", "How it learned", _grid(parts.learned, specs) + tables.of_targets(readings)),
+            ("cost", "What it cost", _grid(parts.costs, specs) + tables.of_traffic(readings)),
             ("threshold", "What threshold", _grid(parts.threshold, specs) or paragraphs([_NO_THRESHOLD])),
         ]
     if readings:
@@ -119,75 +116,6 @@ def _figure(figure: Figure, specs: list[str]) -> str:
     words = f"<figcaption>{text(figure.caption)}</figcaption>"
     place = f'<div class="chart" role="img" aria-label="{text(figure.title)}"></div>'
     return f'<figure data-spec="{key}"><h3>{text(figure.title)}</h3>{place}{words}</figure>'
-
-
-def _methods_table(found: Sequence[Summary]) -> str:
-    if not found:
-        return ""
-    columns = ("method", "accuracy %", "± seeds", "worst %", "better", "worse", "clusters", "ARI", "MB", "seconds")
-    rows = [
-        [
-            one.series,
-            (one.accuracy, ".1f"),
-            (one.deviation, ".1f"),
-            (one.worst, ".1f"),
-            (len(one.better) if one.gains else None, "d"),
-            (len(one.worse) if one.gains else None, "d"),
-            (one.clusters, "d"),
-            (one.ari, ".2f"),
-            (one.megabytes, ",.1f"),
-            (one.seconds, ",.1f"),
-        ]
-        for one in found
-    ]
-    caption = "Each method in numbers; the buttons sort. Better, worse: clients, against training alone."
-    if any(len(one.runs) > 1 for one in found):
-        caption += " Clusters, better and worse are of the first seed, all else is a mean over seeds."
-    return sortable(caption, columns, rows)
-
-
-def _clients_table(found: Sequence[Summary]) -> str:
-    """Return every client's accuracy alone, and with each of the best methods."""
-    with_gains = sorted((one for one in found if one.gains), key=lambda one: -one.accuracy)[:COMPARED]
-    if not with_gains:
-        return ""
-    lead, own = with_gains[0], [{row["client"]: row for row in one.gains} for one in with_gains]
-    columns = ["client", "cluster", "samples", "alone %"]
-    columns += [name for one in with_gains for name in (f"{one.series} %", f"{one.series} gain")]
-    rows: list[Sequence[Any]] = []
-    for client, row in sorted(own[0].items(), key=lambda item: item[1]["gain"])[:LISTED]:
-        cells: list[Any] = [client, (row["cluster"], "d"), (row["samples"], ",d"), (row["alone"], ".1f")]
-        for table in own:
-            cells += [(table.get(client, {}).get("together"), ".1f"), (table.get(client, {}).get("gain"), "+.1f")]
-        rows.append(cells)
-    caption = f"Every client; the buttons sort. Clusters are those of {lead.series}, gains are points against alone."
-    if len(own[0]) > LISTED:
-        caption += f" The {LISTED:,} that gain least of {len(own[0]):,}."
-    if len(lead.runs) > 1:
-        caption += f" Seed {lead.runs[0].seed}."
-    return sortable(caption, columns, rows, losses=True)
-
-
-def _targets_table(readings: Sequence[Reading]) -> str:
-    rows = numbers.targets(numbers.learning(readings))
-    if not rows:
-        return ""
-    reached = list(dict.fromkeys(row["target"] for row in rows))
-    columns = ["method", *(name for target in reached for name in (f"{target:g} %: round", f"{target:g} %: MB"))]
-    table = []
-    for series in dict.fromkeys(row["series"] for row in rows):
-        own = [row for row in rows if row["series"] == series]
-        table.append([series, *(cell for row in own for cell in ((row["round"], "d"), (row["megabytes"], ",.1f")))])
-    return sortable("When each method first reached an accuracy (mean over clients); - is never.", columns, table)
-
-
-def _traffic_table(readings: Sequence[Reading]) -> str:
-    rows = [
-        [row["series"], row["kind"], row["direction"], (row["megabytes"], ",.3f")] for row in numbers.traffic(readings)
-    ]
-    if not rows:
-        return ""
-    return sortable("Megabytes by kind and direction (up: from clients).", ("method", "kind", "direction", "MB"), rows)
 
 
 def _again(readings: Sequence[Reading]) -> str:
