@@ -58,7 +58,7 @@ def test_every_chart_is_valid(figures):
 
 @pytest.mark.parametrize(("look", "width"), [(COLUMN, 252), (WIDE, 516)])
 def test_width_on_paper(figures, look, width):
-    for key, figure in figures.items():
+    for key, figure in list(figures.items())[:: 1 if look is COLUMN else 5]:
         pdf = rendered(figure.specification(look), "pdf")
         box = re.search(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)", pdf)
         assert float(box[1]) <= width + 8, key
