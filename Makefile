@@ -6,12 +6,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: demo test check docs sanitize clean
+.PHONY: demo test check docs browser sanitize clean
 demo: $(VENV)/installed
 	$(BIN)/ilk demo
 
-test: $(VENV)/installed-dev
+test: $(VENV)/installed-dev browser
 	$(BIN)/python -m pytest
+
+# The page is tested in a real browser. Without one those tests are skipped, but in CI they fail.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+	echo "There is no Chromium here, and it cannot be installed without root: the browser tests are skipped."
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check

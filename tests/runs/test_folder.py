@@ -61,8 +61,10 @@ def resumed(fedavg, blobs, folder, **changed):
 def test_the_files_of_a_finished_run(fedavg, blobs, whole, tmp_path):
     folder = tmp_path / "below" / "run"
     run = ilk.run(fedavg, blobs, out=folder, **PLAN)
-    names = {"run.json", "partition.json", "history.jsonl", "ledger.jsonl", "checkpoint.safetensors", "result.json"}
-    assert {path.name for path in folder.iterdir()} == names, "no temporary file is left"
+    names = {"run.json", "partition.json", "labels.json", "history.jsonl", "ledger.jsonl", "checkpoint.safetensors"}
+    assert {path.name for path in folder.iterdir()} == names | {"result.json"}, "no temporary file is left"
+    counts = json.loads((folder / "labels.json").read_text())["train"]
+    assert counts == [np.bincount(blobs.read(k, "train")[1], minlength=3).tolist() for k in range(6)]
     assert run.model_digest == whole.model_digest
     record = json.loads((folder / "run.json").read_text())
     assert record["config"]["method"] == "fedavg"

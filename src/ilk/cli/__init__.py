@@ -76,13 +76,31 @@ def ilk(
 def _register() -> None:
     if app.registered_commands:
         return
-    from ilk.cli import bench, client, compare, data, demo, deploy, methods, run, serve, status
+    from ilk.cli import (
+        bench,
+        client,
+        compare,
+        data,
+        demo,
+        deploy,
+        methods,
+        report,
+        run,
+        runs,
+        serve,
+        status,
+        watch,
+    )
 
     app.command("run", help="Run a method.")(with_experiment_options(run.run))
     app.command("compare", help="Run several methods on the same federation, side by side.")(
         with_experiment_options(compare.compare)
     )
     app.command("demo", help="The library at work, on data that it brings along.")(demo.demo)
+    app.command("report", help="Runs as one HTML page: who is with whom, who gains, what it cost.")(report.report)
+    app.command("figures", help="The charts of a report as files for a paper.")(report.figures)
+    app.command("watch", help="Follow a run that is going on.")(watch.watch)
+    app.command("runs", help="Every run in a folder as a table.")(runs.runs)
     app.command("methods", help="Every method, its options and their defaults.")(methods.methods)
     app.add_typer(data.app, name="data")
     app.add_typer(deploy.app, name="deploy")

@@ -33,6 +33,8 @@ class Playing:
     """Folder for the run; default: a new one below runs/."""
     resume: Annotated[str, Field(min_length=1)] | None = None
     """Go on with the run in this folder."""
+    track: Annotated[str, Field(min_length=1)] | None = None
+    """Also tell a tracker of every round: tensorboard, mlflow, or both as tensorboard,mlflow."""
     json: bool = False
     """Print one JSON object on stdout; everything else goes to stderr."""
 

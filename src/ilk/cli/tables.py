@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ilk.protocols import MEANING, POLICY
 from ilk.runs.result import Run
 
 
-def show(runs: Sequence[Run], as_json: bool, several: bool) -> None:
+def show(runs: Sequence[Run], as_json: bool, several: bool, report: Path | None = None) -> None:
     """Print the results: for people on stdout; with `as_json` for programs there, and for people on stderr."""
     out = console(stderr=as_json)
     out.print(results(runs, out.width))
@@ -29,6 +30,8 @@ def show(runs: Sequence[Run], as_json: bool, several: bool) -> None:
     for run in runs:
         if run.folder:
             out.print(Text(f"{run.config['method']:<10} {run.folder}"), soft_wrap=True)
+    if report:
+        out.print(Text(f"{'report':<10} {report}"), soft_wrap=True)
     if as_json:
         found = [run.result() for run in runs]
         print(json.dumps({"runs": found} if several else found[0]), flush=True)

@@ -135,6 +135,14 @@ class Federation:
         shifts = {share.source: share.labels for share in self.partition.shares if len(self.sources) > 1}
         return [(source, Share.plain(name, shifts.get(name))) for name, source in self.sources.items()]
 
+    def label_counts(self) -> NDArray[np.int64] | None:
+        """Return how many training samples of each label each client has: a row a client; None where that is not known."""
+        counts = np.zeros((len(self.ids), self.classes), dtype=np.int64)
+        for row, share in zip(counts, self.partition.shares, strict=True):
+            labels = labels_seen(self.sources[share.source], "train", share.train, share)
+            row += np.bincount(labels, minlength=self.classes)
+        return counts
+
     def require_test(self) -> None:
         """Refuse a federation that has no test set of its own."""
         if not all(len(source.y_test) for source in self.sources.values()):

@@ -4,6 +4,7 @@
 
     run.json               configuration, versions, machine; written once
     partition.json         who owns which samples
+    labels.json            how many training samples of each label each client has: for the report, which has no data
     history.jsonl          one line a round, appended
     ledger.jsonl           one line for what crossed, appended
     checkpoint.safetensors state and client memories after the last whole round, and how long the two files were then
@@ -20,6 +21,7 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -38,6 +40,7 @@ from ilk.params import digest
 
 Memory = dict[str, NDArray[Any]]
 RUN, PARTITION, HISTORY, LEDGER = "run.json", "partition.json", "history.jsonl", "ledger.jsonl"
+LABELS = "labels.json"
 CHECKPOINT, RESULT, EXPERIMENT = "checkpoint.safetensors", "result.json", "experiment.json"
 LEFTOVERS = {f".{RUN}.new", f".{EXPERIMENT}.new"}  # of a start that was killed: nothing is lost with them
 
@@ -58,11 +61,14 @@ class RunFolder:
         self.path = path
         with writing(path):
             self._lock = (path / RUN).open("rb")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._lock.close()
-                raise IlkError(f"{path}: another process is working on this run. Wait for it, or stop it.") from None
+            for patience in (0.05, 0.1, 0.2, 0.0):  # who only looks whether it is held holds it for a moment
+                try:
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(patience)
+            self._lock.close()
+            raise IlkError(f"{path}: another process is working on this run. Wait for it, or stop it.")
 
     @classmethod
     def create(cls, path: Path, record: Mapping[str, Any]) -> RunFolder:
@@ -120,6 +126,18 @@ class RunFolder:
     def close(self) -> None:
         """Let other processes at it."""
         self._lock.close()
+
+
+def worked_on(path: Path) -> bool:
+    """Say whether a process is working on the run in this folder now."""
+    try:
+        with (path / RUN).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def refuse_taken(path: Path) -> None:

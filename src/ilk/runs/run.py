@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import sys
@@ -25,7 +26,7 @@ from ilk.errors import IlkError, IlkWarning, Interrupted
 from ilk.evaluate import Evaluation, evaluate
 from ilk.method import Cohort, Method, State
 from ilk.randomness import stream
-from ilk.runs.folder import PARTITION, RUN, RunFolder, check_state, read_json, same
+from ilk.runs.folder import LABELS, PARTITION, RUN, RunFolder, check_state, read_json, replace, same, writing
 from ilk.runs.history import Row
 from ilk.runs.plan import Plan
 from ilk.runs.result import Run
@@ -133,6 +134,10 @@ def _folder(
     try:
         if not (out / PARTITION).exists():
             federation.partition.save(out / PARTITION)
+        counts = None if (out / LABELS).exists() else federation.label_counts()
+        if counts is not None:
+            with writing(out):
+                replace(out / LABELS, json.dumps({"train": counts.tolist()}).encode())
     except BaseException:
         folder.close()
         raise
@@ -174,7 +179,7 @@ class _Running:
     ) -> None:
         self.method, self.federation, self.plan, self.engine, self.folder = method, federation, plan, engine, folder
         self.on_round = on_round or (lambda row: None)
-        self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row
+        self.start_seconds = 0.0  # of the method's own beginning: counted in the first round's row, and named there
         setting = Setting(
             federation, config["model"], plan.seed, keep_models=plan.protocol == "last-held", compute=config["compute"]
         )
@@ -243,6 +248,8 @@ class _Running:
             "round_seconds": trained - began,
             "seconds": time.perf_counter() - began + self.start_seconds,
         }
+        if self.start_seconds:
+            row["start_seconds"] = self.start_seconds
         self.start_seconds = 0.0
         if self.folder:
             self.folder.commit(row, self.server.ledger.entries[before:], state, self.engine.memories, round)

@@ -126,6 +126,9 @@ class Joined(Federation):
         """Refuse: a server has no client's data."""
         raise RuntimeError("a server was asked for its clients' data, which it does not have")
 
+    def label_counts(self) -> None:
+        """Return nothing: a server does not know its clients' labels."""
+
 
 def joined(seats: Seats, seed: int, auxiliary: NDArray[np.float32] | None) -> Joined:
     """Make the federation of these seats, and of the server's own inputs if it has any."""
