@@ -9,6 +9,7 @@ import threading
 
 import httpx
 import pytest
+import yaml
 from cryptography import x509
 
 from ilk.engines.flower import certificates, deploy, layout
@@ -39,6 +40,10 @@ def test_what_init_writes_is_right_and_secret(made):
         assert name in (made / "south" / "ilk-client.service").read_text()
         assert name.replace("=", ': "') in (made / "compose.yaml").read_text()
     assert "DISABLE_RUNTIME_DEPENDENCY_INSTALLATION" in served
+    services = yaml.safe_load((made / "compose.yaml").read_text())["services"]
+    assert set(services) == {"server", "north", "south"}
+    assert services["server"]["command"][:2] == ["sh", "-c"]
+    assert services["server"]["command"][2].endswith("--stay; fi")
 
 
 @pytest.mark.parametrize("name", ["North", "../x", "server", "ca", "", "a b", "-a", "ä", "a" * 70])

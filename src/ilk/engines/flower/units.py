@@ -84,7 +84,11 @@ x-ilk: &ilk
 services:
   server:
     <<: *ilk
-    command: ilk serve /server --method pacfl --rounds 20 --stay
+    command:  # after a crash it goes on where it was
+      - sh
+      - -c
+      - if test -e /server/run/run.json; then exec ilk serve /server --resume;
+        else exec ilk serve /server --method pacfl --rounds 20 --stay; fi
     ports: ["{server.port}:{server.port}"]
     volumes: ["./server:/server"]
     networks: {{default: {{aliases: ["{server.host}"]}}}}
