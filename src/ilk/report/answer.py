@@ -117,6 +117,7 @@ def protocol_in_plain_words(config: Mapping[str, Any]) -> str:
     said = f"Accuracy (protocol “{protocol}”): {meaning}."
     if protocol != "global":
         said += f" Test data (policy “{policy}”): {POLICY.get(policy, 'unknown to this version')}."
-    if config.get("auxiliary_from") == "test" and config.get("auxiliary"):
-        said += f" A leak: the server's {config['auxiliary']} samples are from the test split."
-    return said
+    leaks = list(config.get("leaks") or [])
+    if not leaks and config.get("auxiliary_from") == "test" and config.get("auxiliary"):
+        leaks = [f"the server's {config['auxiliary']} samples are from the test split"]
+    return said + "".join(f" A leak: {leak}." for leak in leaks)

@@ -124,9 +124,10 @@ def _folder(
     try:
         if not (out / PARTITION).exists():
             federation.partition.save(out / PARTITION)
-        if not (out / LABELS).exists():
+        counts = federation.label_counts()
+        if counts.any() and not (out / LABELS).exists():  # a server without its clients' data knows none
             with writing(out):
-                replace(out / LABELS, json.dumps({"train": federation.label_counts().tolist()}).encode())
+                replace(out / LABELS, json.dumps({"train": counts.tolist()}).encode())
     except BaseException:
         folder.close()
         raise
