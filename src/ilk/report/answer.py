@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ilk.protocols import MEANING, POLICY
-from ilk.report.numbers import ALONE, Summary
+from ilk.report.numbers import ALONE, TOGETHER, Summary
 
 NAMED = 5  # losers that are named; the others are in the table
 
@@ -102,7 +102,7 @@ def _cost(lead: Summary, found: Sequence[Summary]) -> str:
     """Say what crossed, in megabytes and against FedAvg where that was run."""
     if lead.method == ALONE:
         return ""
-    reference = next((one for one in found if one.method == "fedavg" and one is not lead), None)
+    reference = next((one for one in found if one.method == TOGETHER and one is not lead), None)
     said = f"{lead.series} moved {lead.megabytes:,.1f} MB"
     if reference is None or reference.megabytes == 0:
         return f"{said} between server and clients."
