@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 COMMAND = [sys.executable, "-m", "ilk.cli"]
-SLOW = ["--clients", "8", "--batch-size", "20", "--engine", "inline"]
+# natively these runs would be over before anybody could watch them
+SLOW = ["--clients", "8", "--batch-size", "20", "--engine", "inline", "--compute", "torch"]
 
 
 @pytest.fixture

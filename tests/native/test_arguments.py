@@ -32,7 +32,7 @@ def good(native):
 @pytest.mark.parametrize(
     ("name", "value", "error", "words"),
     [
-        ("start", np.zeros(3, np.float32), ValueError, "model: wrong shape"),
+        ("start", np.zeros(3, np.float32), ValueError, "a model of 3 floats was given"),
         ("start", np.zeros(3), TypeError, "float32 is needed, but float64"),
         ("x", np.zeros((4, 1, 16, 15), np.float32), ValueError, "x: wrong shape"),
         ("x", np.zeros((4, *SHAPE)), TypeError, "float32"),

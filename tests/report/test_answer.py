@@ -129,6 +129,10 @@ def test_a_client_that_could_not_be_reached_is_left_out(said):
             {"protocol": "served", "test_policy": "own", "auxiliary": 9, "auxiliary_from": "test"},
             "A leak: the server's 9",
         ),
+        (
+            {"protocol": "served", "test_policy": "own", "leaks": ["clients look", "so does the server"]},
+            "A leak: so does",
+        ),
         ({"protocol": "of-the-future", "test_policy": "?"}, "unknown to this version"),
     ],
 )

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{stamp['date']}  {stamp['machine']}")
     if given.write:
         for part, text in texts.items():
-            _put(given.write, part, f"{stamp['date']}  {stamp['machine']}\n{text}")
+            put(given.write, part, f"{stamp['date']}  {stamp['machine']}\n{text}")
     if given.chart:
         from ilk.bench.chart import draw
 
@@ -89,7 +89,7 @@ def _defaults(part: str, given: argparse.Namespace) -> argparse.Namespace:
     return asked
 
 
-def _put(page: Path, part: str, text: str) -> None:
+def put(page: Path, part: str, text: str) -> None:
     """Replace what stands between a part's two markers."""
     begin, end = f"<!-- {part}: begin -->", f"<!-- {part}: end -->"
     before, found, rest = page.read_text().partition(begin)

@@ -48,17 +48,22 @@ class Native:
         And whether the loss and the model are finite numbers; it stops after the epoch in which they are not.
         """
         push, pull = (None if term is None else floats(term) for term in (shift, drift))
-        arrays = floats(start), floats(x), integers(y), integers(order)
+        arrays = self._model(start), floats(x), integers(y), integers(order)
         model, _, finite = self._network.fit(*arrays, batch, lr, momentum, decay, proximal, push, pull)
         return model, finite
 
     def gradient(self, model: Vector, x: Vector, y: NDArray[np.int64]) -> Vector:
         """Return the gradient of the mean cross-entropy over these samples."""
-        return self._network.gradient(floats(model), floats(x), integers(y))
+        return self._network.gradient(self._model(model), floats(x), integers(y))
 
     def forward(self, model: Vector, x: Vector) -> Vector:
         """Return the outputs (logits) for all samples."""
-        return self._network.forward(floats(model), floats(x))
+        return self._network.forward(self._model(model), floats(x))
+
+    def _model(self, model: Vector) -> Vector:
+        if model.shape != (self.parameters,):
+            raise ValueError(f"a model of {model.size} floats was given to a network of {self.parameters}")
+        return floats(model)
 
 
 def floats(array: Vector) -> Vector:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ilk.protocols import MEANING, POLICY
-from ilk.report.numbers import ALONE, Summary
+from ilk.report.numbers import ALONE, TOGETHER, Summary
 
 NAMED = 5  # losers that are named; the others are in the table
 
@@ -102,7 +102,7 @@ def _cost(lead: Summary, found: Sequence[Summary]) -> str:
     """Say what crossed, in megabytes and against FedAvg where that was run."""
     if lead.method == ALONE:
         return ""
-    reference = next((one for one in found if one.method == "fedavg" and one is not lead), None)
+    reference = next((one for one in found if one.method == TOGETHER and one is not lead), None)
     said = f"{lead.series} moved {lead.megabytes:,.1f} MB"
     if reference is None or reference.megabytes == 0:
         return f"{said} between server and clients."
@@ -117,6 +117,7 @@ def protocol_in_plain_words(config: Mapping[str, Any]) -> str:
     said = f"Accuracy (protocol “{protocol}”): {meaning}."
     if protocol != "global":
         said += f" Test data (policy “{policy}”): {POLICY.get(policy, 'unknown to this version')}."
-    if config.get("auxiliary_from") == "test" and config.get("auxiliary"):
-        said += f" A leak: the server's {config['auxiliary']} samples are from the test split."
-    return said
+    leaks = list(config.get("leaks") or [])
+    if not leaks and config.get("auxiliary_from") == "test" and config.get("auxiliary"):
+        leaks = [f"the server's {config['auxiliary']} samples are from the test split"]
+    return said + "".join(f" A leak: {leak}." for leak in leaks)

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ilk.methods.fedavg import FedAvg
+from ilk.methods.solo import Solo
 from ilk.report.reading import Reading, numbers
 
 Table = list[dict[str, Any]]
-ALONE = "solo"
+ALONE, TOGETHER = Solo.name, FedAvg.name  # what a method is compared with
 KINDS = {  # what the arrays in messages are, in the reader's words; everything else steers the method
     **dict.fromkeys(("model", "models", "peer_models"), "models"),
     **dict.fromkeys(("signature", "noise"), "signatures"),

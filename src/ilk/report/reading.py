@@ -216,5 +216,7 @@ def _labels(path: Path, clients: int) -> tuple[NDArray[np.int64] | None, list[st
         if counts.ndim != 2 or len(counts) != clients:
             raise ValueError(f"it holds {counts.shape}, not a row for each of {clients} clients")
     except (IlkError, KeyError, TypeError, ValueError):
-        return None, [f"{path.name}, with each client's labels, is missing or damaged: no label histogram"]
+        return None, [
+            f"{path.name}, with each client's labels, is missing (a server may not know them) or damaged: no histogram"
+        ]
     return counts, []
