@@ -61,9 +61,10 @@ class Native:
         return self._network.forward(self._model(model), floats(x))
 
     def _model(self, model: Vector) -> Vector:
+        checked = floats(model)
         if model.shape != (self.parameters,):
             raise ValueError(f"a model of {model.size} floats was given to a network of {self.parameters}")
-        return floats(model)
+        return checked
 
 
 def floats(array: Vector) -> Vector:
