@@ -32,7 +32,9 @@ def draw(results: Mapping[str, Any], path: Path) -> None:
         charts.append(lines.mark_line(point=True))
     if not charts:
         raise IlkError("Nothing was measured that could be drawn.")
-    whole: Any = alt.vconcat(*(chart.properties(width=480) for chart in charts)).resolve_scale(color="independent")
+    whole: Any = alt.vconcat(*(chart.properties(width=480) for chart in charts)).resolve_scale(
+        color="independent", strokeDash="independent"
+    )
     whole.save(str(path))
 
 
