@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser, rounds: int) -> None:
 
 def setting_of(given: argparse.Namespace) -> Setting:
     """Return the experiment that was asked for."""
-    federation = federation_of(given)
+    federation = federation_of(given, test_policy="label-set")  # the one with most to evaluate
     model = models.choose(given.model, federation.shape)
     net = models.build(model, federation.shape, federation.classes, given.seed)
     return Setting(federation, model, given.seed, compute=resolve(net, federation.shape, given.compute))

@@ -198,7 +198,8 @@ def words(found: Mapping[str, Any], given: argparse.Namespace) -> str:
             f"{found['ratio_cpu']:.3f} in CPU time; "
             + (f"{1 / found['ratio']:.1f} times as fast" if native else f"promised: at most {PROMISE:.2f}"),
             *([f"of a round {native:.1%} is not the fit; promised: at most {MOST:.0%}"] if native else []),
-            f"evaluation of all {given.clients} clients: {found['seconds_evaluation']:.3f} s",
+            f"evaluation of all {given.clients} clients, policy label-set: {found['seconds_evaluation']:.3f} s, "
+            f"{found['seconds_evaluation'] / found['seconds_ilk']:.0%} of the round; promised natively: at most 20 %",
             f"largest difference between a client's two models: {found['difference']:.1e} (median over fits; at most "
             f"{found['largest_difference']:.1e})",
             busy_text(found["busy"]),
