@@ -51,6 +51,7 @@ SANITIZED := $(CURDIR)/build/sanitized
 TESTED := $(filter-out %/test_build.py,$(wildcard $(CURDIR)/tests/native/test_*.py))
 preload = $(shell $(CXX) -print-file-name=$(1))
 sanitize: $(VENV)/installed-dev
+	$(PIP) 'pybind11>=2.13' 'setuptools>=77'
 	ILK_REQUIRE_NATIVE=1 ILK_SANITIZE=address,undefined $(BIN)/python setup.py --quiet build --build-base $(SANITIZED) --build-lib $(SANITIZED)/ilk
 	cd $(SANITIZED) && LD_PRELOAD="$(call preload,libasan.so) $(call preload,libstdc++.so.6)" ASAN_OPTIONS=detect_leaks=0 \
 	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONPATH=$(SANITIZED)/ilk $(CURDIR)/$(BIN)/python -m pytest -p no:cacheprovider \
